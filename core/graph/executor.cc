@@ -143,7 +143,8 @@ Executor::~Executor() = default;
 
 const Executor::Program& Executor::program(std::int64_t batch) const {
   const auto found = programs_.find(batch);
-  check(found != programs_.end(), "no plan for a batch of " + std::to_string(batch));
+  if (found == programs_.end())
+    fail(Exit::internal, "no plan for a batch of " + std::to_string(batch));
   return *found->second;
 }
 

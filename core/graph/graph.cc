@@ -10,25 +10,26 @@ std::string to_string(const TensorType& type) {
 
 const Attrs::Item& Attrs::at(std::string_view name) const {
   const auto found = items_.find(name);
-  check(found != items_.end(), "a node lacks the attribute " + std::string(name));
+  // the text is made only on failure: run functions read attributes inside a step
+  if (found == items_.end()) check(false, "a node lacks the attribute " + std::string(name));
   return found->second;
 }
 
 std::int64_t Attrs::integer(std::string_view name) const {
   const auto* value = std::get_if<std::int64_t>(&at(name));
-  check(value != nullptr, "attribute is not an integer: " + std::string(name));
+  if (value == nullptr) check(false, "attribute is not an integer: " + std::string(name));
   return *value;
 }
 
 double Attrs::real(std::string_view name) const {
   const auto* value = std::get_if<double>(&at(name));
-  check(value != nullptr, "attribute is not a real number: " + std::string(name));
+  if (value == nullptr) check(false, "attribute is not a real number: " + std::string(name));
   return *value;
 }
 
 const std::string& Attrs::text(std::string_view name) const {
   const auto* value = std::get_if<std::string>(&at(name));
-  check(value != nullptr, "attribute is not a text: " + std::string(name));
+  if (value == nullptr) check(false, "attribute is not a text: " + std::string(name));
   return *value;
 }
 

@@ -1,0 +1,252 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "app/agreement.h"
+#include "app/banner.h"
+#include "app/failure.h"
+#include "app/host_view.h"
+#include "app/options.h"
+#include "app/trainer.h"
+#include "core/base/error.h"
+#include "core/base/log.h"
+#include "io/output_file.h"
+
+namespace sidestep {
+namespace {
+
+constexpr std::size_t kTraceSpans = 200'000;  // a rank; about 25 MB of trace.json
+
+/// The offset that turns this rank's clock into rank 0's: the median of some barrier exits.
+std::int64_t measure_clock_offset(Communicator& comm) {
+  std::vector<std::int64_t> offsets;
+  for (int round = 0; round < 9; ++round) {
+    barrier(comm);
+    const std::int64_t mine = now_ns();
+    std::int64_t leader = mine;
+    broadcast(comm, host_view(&leader), 0);
+    offsets.push_back(leader - mine);
+  }
+  std::ranges::nth_element(offsets, offsets.begin() + 4);
+  return offsets[4];
+}
+
+}  // namespace
+
+Device choose_device(const std::string& wanted, int local_rank) {
+  if (wanted == "cpu") return {};
+  const CudaProbe probe = probe_cuda();
+  if (probe.devices > 0) return {DeviceKind::cuda, local_rank % probe.devices};
+  if (wanted == "cuda")
+    fail(Exit::device,
+         fmt::format("--device cuda: expected a GPU, found none ({}); use --device cpu",
+                     probe.compiled ? probe.explanation : "the program was built without CUDA"));
+  return {};
+}
+
+int compute_threads_for(const Settings& settings, const std::vector<RankInfo>& ranks, int rank) {
+  return settings.threads > 0 ? static_cast<int>(settings.threads) : threads_for(ranks, rank);
+}
+
+bool shares_update_thread(const Settings& settings, int threads) {
+  return settings.update_thread == "shared" || (settings.update_thread == "auto" && threads <= 1);
+}
+
+RankInfo own_info(const MpiJob& job, Device device) {
+  return {.rank = job.rank(),
+          .host = job.host(),
+          .local_rank = job.local_rank(),
+          .device = to_string(device),
+          .device_id = "",
+          .cores = bound_cores()};
+}
+
+void Trainer::agree_on_start() {
+  together(*world_, [&] {
+    check_launch(job_.size(), process_environment(), settings_.allow_single);
+    device_ = choose_device(settings_.device, job_.local_rank());
+  });
+  agree(*world_, build_facts());
+  agree(*world_, settings_facts(settings_));
+  ranks_ = gather_rank_info(*world_, own_info(job_, device_));
+}
+
+void Trainer::claim_folder() {
+  storage_ = std::make_unique<StorageThread>();
+  together(*world_, [&] {
+    if (!leads()) return;
+    std::string wanted = settings_.resume;
+    const std::filesystem::path checkpoints = std::filesystem::path(settings_.out) / "checkpoints";
+    const bool saved = !wanted.empty() && !CheckpointFolder(checkpoints).list().empty();
+    if (wanted == "auto") {
+      wanted = saved ? "latest" : "";
+      if (!saved) log_info("resume: no checkpoint in " + settings_.out + ", a fresh start");
+    }
+    const bool continues = wanted == "latest" || (!wanted.empty() && saved);
+    // With auto, a run that ended before its first checkpoint has nothing to lose.
+    const bool replaces = settings_.replace || (settings_.resume == "auto" && !saved);
+    folder_.emplace(settings_.out, replaces    ? RunFolder::Mode::replace
+                                   : continues ? RunFolder::Mode::resume
+                                               : RunFolder::Mode::fresh);
+    CheckpointFolder(folder_->checkpoints()).remove_leftovers();
+    if (wanted.empty()) return;
+    storage_->read_now([&] {
+      if (wanted == "latest") {
+        auto [file, content] =
+            CheckpointFolder(folder_->checkpoints()).latest([](const std::string& line) {
+              log_warning(line);
+            });
+        resumed_file_ = file.string();
+        content_ = std::move(content);
+      } else {
+        content_ = read_checkpoint(wanted);
+        resumed_file_ = wanted;
+      }
+    });
+  });
+}
+
+// Rank 0 has looked and read; the others are told (K05).
+void Trainer::take_over_checkpoint() {
+  std::string told;
+  together(*world_, [&] {
+    if (!content_) return;
+    const RunState s = read_state(*content_, resumed_file_);
+    nlohmann::json json = {{"file", resumed_file_},
+                           {"config", s.config},
+                           {"step", s.position.step},
+                           {"samples", s.position.samples_seen},
+                           {"epoch", s.position.cursor.epoch},
+                           {"position", s.position.cursor.position},
+                           {"ranks", s.ranks},
+                           {"seed", s.seed}};
+    if (s.best) json["best"] = *s.best;
+    told = json.dump();
+  });
+  told = broadcast_text(*world_, told, 0);
+  if (told.empty()) {
+    agree_on_seed(*world_, settings_);
+    return;
+  }
+  together(*world_, [&] {
+    const auto json = nlohmann::json::parse(told);
+    resumed_file_ = json["file"];
+    for (const std::string& change : apply_resume(settings_, json["config"]))
+      if (leads()) log_info("resume: " + change);
+    settings_.seed = json["seed"];
+    start_ = {.step = json["step"],
+              .samples_seen = json["samples"],
+              .cursor = {json["epoch"], json["position"]}};
+    if (json.contains("best")) best_ = json["best"].get<double>();
+    if (leads() && json["ranks"] != job_.size())
+      log_info(fmt::format("resume: the checkpoint is of {} ranks, this job has {}; the data goes on "
+                           "at the same sample",
+                           json["ranks"].get<int>(), job_.size()));
+  });
+}
+
+void Trainer::open_inputs() {
+  together(*world_, [&] {
+    const auto classes = settings_.classes > 0 ? std::optional(settings_.classes) : std::nullopt;
+    data_ = open_data(settings_.data, static_cast<std::uint64_t>(settings_.seed), *storage_, classes);
+    const Shape sample = data_.train->sample_shape();
+    model_ = {.name = settings_.model,
+              .height = sample[0],
+              .width = sample[1],
+              .channels = sample[2],
+              .classes = data_.train->classes(),
+              .hidden = settings_.hidden};
+    if (settings_.keep_best != "none" && !data_.test)
+      fail(Exit::settings, "--keep-best: expected data with a test part, found none; name one "
+                           "(hdf5:FILE;test=FILE) or use --keep-best none");
+  });
+  agree(*world_, {{"data size", std::to_string(data_.train->size())},
+                  {"data digest", fmt::format("{:016x}", data_.train->digest())},
+                  {"test digest", data_.test ? fmt::format("{:016x}", data_.test->digest()) : ""}});
+}
+
+void Trainer::build() {
+  const std::int64_t steps_per_epoch =
+      (data_.train->size() + settings_.batch - 1) / settings_.batch;
+  last_step_ = settings_.steps > 0 ? settings_.steps : settings_.epochs * steps_per_epoch;
+  if (settings_.trace.last > settings_.trace.first) {
+    tracer_ = std::make_unique<Tracer>(kTraceSpans);
+    tracer_->set_window(settings_.trace.first, settings_.trace.last - 1);
+    clock_offset_ns_ = measure_clock_offset(*world_);
+  }
+  threads_ = compute_threads_for(settings_, ranks_, job_.rank());
+  shared_update_ = shares_update_thread(settings_, threads_);
+  const Rig::Config config{.settings = settings_,
+                           .device = device_,
+                           .model = model_,
+                           .data = *data_.train,
+                           .last_step = last_step_,
+                           .threads = threads_,
+                           .shared_update = shared_update_,
+                           .tracer = tracer_.get()};
+  together(*world_, [&] { make_model(model_); });  // its errors are the same on every rank
+  rig_ = std::make_unique<Rig>(config, std::move(world_));
+  if (data_.test) {
+    const std::int64_t batch = std::max<std::int64_t>(settings_.eval_batch / job_.size(), 1);
+    evaluator_ = std::make_unique<Evaluator>(rig_->builder(), rig_->executor().shared_params(),
+                                             *data_.test, batch, job_.rank(), job_.size());
+  }
+  if (leads())
+    saver_ = std::make_unique<Saver>(CheckpointFolder(folder_->checkpoints()), *storage_,
+                                     static_cast<int>(settings_.keep), tracer_.get());
+}
+
+// Rank 0 reads into its parameters; all receive the same bits.
+void Trainer::restore() {
+  ParamStore& params = rig_->params();
+  const bool weights_only = resumed_file_.empty() && !settings_.init_from.empty();
+  if (leads() && weights_only)
+    storage_->read_now([&] { content_ = read_checkpoint(settings_.init_from); });
+  if (leads() && content_) {
+    restore_weights(*content_, weights_only ? settings_.init_from : resumed_file_, params);
+    if (!weights_only) restore_slots(*content_, resumed_file_, params);
+    content_.reset();
+  }
+  if (weights_only || !resumed_file_.empty()) {
+    Event done = rig_->comm().broadcast(params.values(), 0, {}, "broadcast weights", 0);
+    for (int slot = 0; slot < params.slots(); ++slot)
+      done = rig_->comm().broadcast(params.slot(slot), 0, {}, "broadcast slots", 0);
+    done.wait();
+  }
+}
+
+void Trainer::announce() const {
+  if (!leads()) return;
+  std::string start = "fresh";
+  if (!resumed_file_.empty())
+    start = fmt::format("resumed from {} at step {} (epoch {})", resumed_file_, start_.step,
+                        start_.cursor.epoch);
+  else if (!settings_.init_from.empty())
+    start = "fresh, with the weights of " + settings_.init_from;
+  const ScheduleConfig schedule = schedule_from(settings_, data_.train->size(), 0);
+  const BannerInfo info{
+      .settings = &settings_,
+      .ranks = &ranks_,
+      .parameters = rig_->params().param_numel(),
+      .train_data = data_.train->description(),
+      .test_data = data_.test ? data_.test->description() : "",
+      .train_samples = data_.train->size(),
+      .test_samples = data_.test ? data_.test->size() : 0,
+      .classes = model_.classes,
+      .steps_per_epoch = rig_->sampler().steps_per_epoch(),
+      .total_steps = last_step_,
+      .shares = rig_->shares(std::min(settings_.batch, data_.train->size())),
+      .threads = threads_,
+      .own_update_thread = !shared_update_,
+      .lr_in_use = schedule.lr,
+      .buckets = static_cast<std::int64_t>(rig_->engine().plan().buckets.size()),
+      .bytes_per_rank = static_cast<std::int64_t>(rig_->planned_bytes() +
+                                                  (evaluator_ ? evaluator_->bytes() : 0)),
+      .start = start};
+  for (const std::string& line : banner_lines(info)) log_info(line);
+  write_file_atomically(folder_->config(), config_text(settings_));
+}
+
+}  // namespace sidestep

@@ -1,0 +1,29 @@
+// How a thread waits for something that only polling can tell, without taking a core from the
+// compute thread. One per waiting loop, any thread.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace sidestep {
+
+/// Sleeps for 5 us, then for twice as long each time, up to a limit.
+class Backoff {
+ public:
+  explicit Backoff(int longest_us) : longest_(longest_us) {}
+
+  void pause() {
+    std::this_thread::sleep_for(next_);
+    next_ = std::min(2 * next_, longest_);
+  }
+  /// After progress: the next result is probably near.
+  void reset() { next_ = kFirst; }
+
+ private:
+  static constexpr std::chrono::microseconds kFirst{5};
+  std::chrono::microseconds longest_;
+  std::chrono::microseconds next_ = kFirst;
+};
+
+}  // namespace sidestep

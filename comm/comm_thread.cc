@@ -1,0 +1,274 @@
+#include "comm/comm_thread.h"
+
+#include <pthread.h>
+#include <sys/prctl.h>
+
+#include <atomic>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "comm/backoff.h"
+#include "core/base/error.h"
+
+namespace sidestep {
+namespace {
+
+/// A collective that waits for its turn.
+struct Job {
+  enum class Kind : std::uint8_t { all_reduce, broadcast, all_gather } kind;
+  View in, out;   ///< the same but for all_gather
+  int detail = 0;  ///< the Reduce, or the root
+  Event after;
+  const char* name = "";
+  std::int64_t step = 0;
+  std::uint64_t number = 0;  ///< its point on the timeline
+};
+
+/// A collective that is on its way.
+struct Flight {
+  std::unique_ptr<Request> request;
+  TraceSpan span;
+  std::uint64_t number = 0;
+  bool done = false;
+};
+
+/// A FIFO that doubles when it is full: a steady load allocates nothing.
+template <class T>
+class Ring {
+ public:
+  explicit Ring(std::size_t capacity) : slots_(capacity) {}
+  bool empty() const { return size_ == 0; }
+  std::size_t size() const { return size_; }
+  T& operator[](std::size_t i) { return slots_[(head_ + i) % slots_.size()]; }
+
+  void push(T&& item) {
+    if (size_ == slots_.size()) grow();
+    (*this)[size_++] = std::move(item);
+  }
+  T pop() {
+    T item = std::exchange((*this)[0], T{});
+    head_ = (head_ + 1) % slots_.size();
+    --size_;
+    return item;
+  }
+
+ private:
+  void grow() {
+    std::vector<T> larger(2 * slots_.size());
+    for (std::size_t i = 0; i < size_; ++i) larger[i] = std::move((*this)[i]);
+    slots_ = std::move(larger);
+    head_ = 0;
+  }
+
+  std::vector<T> slots_;
+  std::size_t head_ = 0;
+  std::size_t size_ = 0;
+};
+
+constexpr std::size_t kQueueCapacity = 256;
+
+}  // namespace
+
+struct CommThread::Impl {
+  Impl(std::unique_ptr<Communicator> communicator, const Options& o)
+      : comm(std::move(communicator)),
+        options(o),
+        flights(static_cast<std::size_t>(o.max_in_flight)),
+        backoff(o.poll_us) {
+    check(o.max_in_flight > 0, "at least one collective may be in flight");
+    worker = std::thread([this] { work(); });
+  }
+
+  Event enqueue(Job job) {
+    bool wake = false;
+    std::uint64_t number = 0;
+    {
+      const std::lock_guard lock(mutex);
+      check(!stopping, "a collective was enqueued after stop()");
+      number = job.number = ++enqueued;
+      queue.push(std::move(job));
+      wake = sleeping;
+    }
+    if (wake) ready.notify_one();
+    return {timeline, number};
+  }
+
+  void stop(bool drop) {
+    if (drop) dropped = true;
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    ready.notify_one();
+    if (worker.joinable()) worker.join();
+  }
+
+  void work() {
+    pthread_setname_np(pthread_self(), "comm");
+    prctl(PR_SET_TIMERSLACK, 1000UL);  // the default of 50 us would round each pause up
+    while (take_job()) {
+      try {
+        if (timeline->failed()) std::rethrow_exception(timeline->failure());
+        if (dropped) fail(Exit::communication, "the exchange was given up: the run ends early");
+        if (start_next() || test_flights()) {
+          backoff.reset();
+        } else if (!flights.empty()) {
+          backoff.pause();
+        }
+      } catch (...) {
+        give_up(std::current_exception());
+      }
+    }
+  }
+
+  /// Sees to it that `next` is a job if there is one. Blocks when there is nothing to do; false
+  /// when there never will be.
+  bool take_job() {
+    if (has_next) return true;
+    std::unique_lock lock(mutex);
+    if (queue.empty() && flights.empty()) {
+      sleeping = true;
+      ready.wait(lock, [this] { return !queue.empty() || stopping; });
+      sleeping = false;
+      if (queue.empty()) return false;
+    }
+    if (queue.empty()) return true;
+    next = queue.pop();
+    has_next = true;
+    return true;
+  }
+
+  /// Starts the next collective if it may start now; waits for its event while nothing else is on
+  /// its way. Rethrows a failure of the event.
+  bool start_next() {
+    if (!has_next || flights.size() == static_cast<std::size_t>(options.max_in_flight)) return false;
+    if (!flights.empty() && !next.after.done()) return false;
+    wait_for_event();
+    Flight flight;
+    flight.number = next.number;
+    flight.span = {next.name, now_ns(), 0, next.step, TraceRow::communication};
+    flight.request = start(next);
+    next = Job{};
+    has_next = false;
+    flights.push(std::move(flight));
+    return true;
+  }
+
+  void wait_for_event() {
+    try {
+      next.after.wait();
+    } catch (...) {
+      finish_flights();
+      throw;
+    }
+  }
+
+  std::unique_ptr<Request> start(const Job& job) {
+    switch (job.kind) {
+      case Job::Kind::all_reduce:
+        return comm->start_all_reduce(job.out, static_cast<Reduce>(job.detail));
+      case Job::Kind::broadcast:
+        return comm->start_broadcast(job.out, job.detail);
+      case Job::Kind::all_gather:
+        break;
+    }
+    return comm->start_all_gather(job.in, job.out);
+  }
+
+  /// Tests what is on its way and reports in order; true when something has finished.
+  bool test_flights() {
+    bool progress = false;
+    for (std::size_t i = 0; i < flights.size(); ++i) {
+      Flight& flight = flights[i];
+      if (flight.done || !flight.request->test()) continue;
+      flight.done = progress = true;
+      flight.span.end_ns = now_ns();
+    }
+    while (!flights.empty() && flights[0].done) {
+      const Flight flight = flights.pop();
+      if (options.tracer != nullptr) options.tracer->add(flight.span);
+      timeline->advance(flight.number);
+    }
+    return progress;
+  }
+
+  /// Peers may need this rank to finish what it has started with them. That they cannot any more is
+  /// not the cause of the failure at hand.
+  void finish_flights() noexcept {
+    backoff.reset();
+    try {
+      while (!flights.empty() && !dropped)
+        if (!test_flights()) backoff.pause();
+    } catch (const Error&) {
+    }
+  }
+
+  /// Everything not finished fails. Unfinished requests are kept: MPI knows no way to cancel them.
+  void give_up(std::exception_ptr cause) {
+    timeline->fail(std::move(cause));
+    for (; !flights.empty(); flights.pop()) abandoned.push_back(std::move(flights[0].request));
+    const std::lock_guard lock(mutex);
+    while (!queue.empty()) queue.pop();
+    next = Job{};
+    has_next = false;
+  }
+
+  std::unique_ptr<Communicator> comm;
+  const Options options;
+  std::shared_ptr<Timeline> timeline = std::make_shared<Timeline>();
+
+  std::mutex mutex;
+  std::condition_variable ready;
+  Ring<Job> queue{kQueueCapacity};  ///< under mutex, like the rest of this group
+  std::uint64_t enqueued = 0;
+  bool sleeping = false;
+  bool stopping = false;
+
+  std::atomic<bool> dropped{false};
+  Job next;  ///< the worker's, like the rest
+  bool has_next = false;
+  Ring<Flight> flights;
+  Backoff backoff;
+  std::vector<std::unique_ptr<Request>> abandoned;
+  std::thread worker;
+};
+
+CommThread::CommThread(std::unique_ptr<Communicator> comm, const Options& options)
+    : impl_(std::make_unique<Impl>(std::move(comm), options)),
+      exceptions_at_start_(std::uncaught_exceptions()) {}
+
+CommThread::~CommThread() {
+  // Peers may never answer a rank that is on its way out with an error.
+  impl_->stop(std::uncaught_exceptions() > exceptions_at_start_);
+}
+
+int CommThread::rank() const { return impl_->comm->rank(); }
+int CommThread::size() const { return impl_->comm->size(); }
+
+Event CommThread::all_reduce(View inout, Reduce op, const Event& after, const char* name,
+                             std::int64_t step) {
+  if (size() == 1) return after;
+  return impl_->enqueue(
+      {Job::Kind::all_reduce, inout, inout, static_cast<int>(op), after, name, step, 0});
+}
+
+Event CommThread::broadcast(View inout, int root, const Event& after, const char* name,
+                            std::int64_t step) {
+  if (size() == 1) return after;
+  return impl_->enqueue({Job::Kind::broadcast, inout, inout, root, after, name, step, 0});
+}
+
+Event CommThread::all_gather(View mine, View all, const Event& after, const char* name,
+                             std::int64_t step) {
+  return impl_->enqueue({Job::Kind::all_gather, mine, all, 0, after, name, step, 0});
+}
+
+void CommThread::give_up() { impl_->stop(true); }
+
+std::unique_ptr<Communicator> CommThread::stop() {
+  impl_->stop(false);
+  return std::move(impl_->comm);
+}
+
+}  // namespace sidestep

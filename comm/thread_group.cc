@@ -1,0 +1,243 @@
+#include "comm/thread_group.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "core/base/error.h"
+#include "core/base/rng.h"
+
+namespace sidestep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Bytes = std::vector<std::byte>;
+
+/// What a rank starts; all ranks must agree.
+struct Signature {
+  enum class Kind : std::uint8_t { all_reduce, all_gather, broadcast } kind;
+  DType dtype;
+  std::int64_t numel;
+  int detail;  ///< the Reduce, or the root
+  bool operator==(const Signature&) const = default;
+};
+
+std::string describe(const Signature& s) {
+  constexpr const char* kNames[] = {"all_reduce", "all_gather", "broadcast"};
+  return fmt::format("{} of {} {} ({})", kNames[static_cast<int>(s.kind)], s.numel,
+                     to_string(s.dtype), s.detail);
+}
+
+struct Collective {
+  Signature signature;
+  std::vector<Bytes> in;  ///< by rank
+  int arrived = 0;
+  int finished = 0;
+  Bytes result;
+};
+
+template <class T>
+void reduce_into(std::byte* to, const std::byte* from, std::int64_t n, Reduce op) {
+  T* a = reinterpret_cast<T*>(to);
+  const T* b = reinterpret_cast<const T*>(from);
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (op == Reduce::sum) a[i] += b[i];
+    if (op == Reduce::max) a[i] = b[i] > a[i] ? b[i] : a[i];
+    if (op == Reduce::min) a[i] = b[i] < a[i] ? b[i] : a[i];
+  }
+}
+
+void reduce_into(std::byte* to, const std::byte* from, const Signature& s) {
+  const auto op = static_cast<Reduce>(s.detail);
+  switch (s.dtype) {
+    case DType::f32:
+      return reduce_into<float>(to, from, s.numel, op);
+    case DType::f64:
+      return reduce_into<double>(to, from, s.numel, op);
+    case DType::i32:
+      return reduce_into<std::int32_t>(to, from, s.numel, op);
+    case DType::i64:
+      return reduce_into<std::int64_t>(to, from, s.numel, op);
+    case DType::u8:
+      break;
+  }
+  check(false, "all_reduce of uint8");
+}
+
+void compute_result(Collective& c) {
+  switch (c.signature.kind) {
+    case Signature::Kind::all_reduce:
+      c.result = c.in[0];
+      for (std::size_t r = 1; r < c.in.size(); ++r)
+        reduce_into(c.result.data(), c.in[r].data(), c.signature);
+      break;
+    case Signature::Kind::all_gather:
+      for (const Bytes& part : c.in) c.result.insert(c.result.end(), part.begin(), part.end());
+      break;
+    case Signature::Kind::broadcast:
+      c.result = c.in[static_cast<std::size_t>(c.signature.detail)];
+      break;
+  }
+}
+
+/// What the ranks of a group share.
+class Group {
+ public:
+  Group(int ranks, const ThreadGroupOptions& options)
+      : options_(options), left_(static_cast<std::size_t>(ranks), kStays) {}
+
+  int size() const { return static_cast<int>(left_.size()); }
+
+  std::shared_ptr<Collective> join(int rank, std::uint64_t number, const Signature& signature,
+                                   const View& in) {
+    const std::lock_guard lock(mutex_);
+    check_not_aborted();
+    std::shared_ptr<Collective>& entry = collectives_[number];
+    if (!entry) entry = std::make_shared<Collective>(Collective{signature, {}, 0, 0, {}});
+    const std::shared_ptr<Collective> c = entry;
+    c->in.resize(left_.size());
+    if (!(c->signature == signature)) {
+      abort_text_ = fmt::format("collective {}: rank {} started {}, its peers {}", number, rank,
+                                describe(signature), describe(c->signature));
+      check_not_aborted();
+    }
+    c->in[static_cast<std::size_t>(rank)].assign(in.data, in.data + in.bytes());
+    if (++c->arrived == size()) compute_result(*c);
+    return c;
+  }
+
+  /// True when the result is in `out`; `deliver_at` is the request's own.
+  bool test(Collective& c, int rank, std::uint64_t number, const View& out,
+            Clock::time_point& deliver_at) {
+    const std::lock_guard lock(mutex_);
+    if (c.arrived < size()) {
+      check_not_aborted();
+      check_all_stay(number);
+      return false;
+    }
+    if (deliver_at == Clock::time_point{}) deliver_at = Clock::now() + delay(rank, number);
+    if (Clock::now() < deliver_at) return false;
+    if (!c.result.empty()) std::memcpy(out.data, c.result.data(), c.result.size());
+    if (++c.finished == size()) collectives_.erase(number);
+    return true;
+  }
+
+  void abort(int rank, int exit_code) noexcept {
+    const std::lock_guard lock(mutex_);
+    if (abort_text_.empty())
+      abort_text_ = fmt::format("rank {} ended the job with exit code {}", rank, exit_code);
+  }
+
+  void leave(int rank, std::uint64_t next_number) {
+    const std::lock_guard lock(mutex_);
+    left_[static_cast<std::size_t>(rank)] = next_number;
+  }
+
+ private:
+  static constexpr std::uint64_t kStays = ~std::uint64_t{0};
+
+  void check_not_aborted() const {
+    if (!abort_text_.empty()) fail(Exit::communication, abort_text_);
+  }
+
+  void check_all_stay(std::uint64_t number) const {
+    for (std::size_t r = 0; r < left_.size(); ++r) {
+      if (left_[r] <= number)
+        fail(Exit::communication, fmt::format("rank {} left before collective {}", r, number));
+    }
+  }
+
+  std::chrono::microseconds delay(int rank, std::uint64_t number) const {
+    const std::uint64_t key =
+        rng_key(options_.seed, "thread group delay", static_cast<std::uint64_t>(rank));
+    return std::chrono::microseconds(
+        random_below(key, number, static_cast<std::uint64_t>(options_.max_delay_us) + 1));
+  }
+
+  const ThreadGroupOptions options_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::shared_ptr<Collective>> collectives_;  ///< by number, unfinished
+  std::vector<std::uint64_t> left_;  ///< by rank: the first collective it does not take part in
+  std::string abort_text_;
+};
+
+class ThreadRequest final : public Request {
+ public:
+  ThreadRequest(std::shared_ptr<Group> group, std::shared_ptr<Collective> collective, int rank,
+                std::uint64_t number, const View& out)
+      : group_(std::move(group)),
+        collective_(std::move(collective)),
+        rank_(rank),
+        number_(number),
+        out_(out) {}
+
+  bool test() override {
+    if (!done_) done_ = group_->test(*collective_, rank_, number_, out_, deliver_at_);
+    return done_;
+  }
+
+ private:
+  std::shared_ptr<Group> group_;
+  std::shared_ptr<Collective> collective_;
+  int rank_;
+  std::uint64_t number_;
+  View out_;
+  Clock::time_point deliver_at_{};
+  bool done_ = false;
+};
+
+class ThreadCommunicator final : public Communicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<Group> group, int rank)
+      : group_(std::move(group)), rank_(rank) {}
+  ~ThreadCommunicator() override { group_->leave(rank_, next_); }
+
+  int rank() const override { return rank_; }
+  int size() const override { return group_->size(); }
+  std::string_view kind() const override { return "threads"; }
+
+  std::unique_ptr<Request> start_all_reduce(View inout, Reduce op) override {
+    check(inout.dtype != DType::u8, "all_reduce of uint8");
+    return start({Signature::Kind::all_reduce, inout.dtype, inout.numel(), static_cast<int>(op)},
+                 inout, inout);
+  }
+
+  std::unique_ptr<Request> start_all_gather(View mine, View all) override {
+    check(all.dtype == mine.dtype && all.numel() == size() * mine.numel(),
+          "all_gather: the target holds one part per rank");
+    return start({Signature::Kind::all_gather, mine.dtype, mine.numel(), 0}, mine, all);
+  }
+
+  std::unique_ptr<Request> start_broadcast(View inout, int root) override {
+    check(root >= 0 && root < size(), "broadcast: the root is a rank");
+    return start({Signature::Kind::broadcast, inout.dtype, inout.numel(), root}, inout, inout);
+  }
+
+  void abort(int exit_code) noexcept override { group_->abort(rank_, exit_code); }
+
+ private:
+  std::unique_ptr<Request> start(const Signature& signature, const View& in, const View& out) {
+    auto collective = group_->join(rank_, next_, signature, in);
+    return std::make_unique<ThreadRequest>(group_, std::move(collective), rank_, next_++, out);
+  }
+
+  std::shared_ptr<Group> group_;
+  int rank_;
+  std::uint64_t next_ = 0;  ///< number of the next collective
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Communicator>> make_thread_group(int ranks,
+                                                             const ThreadGroupOptions& options) {
+  const auto group = std::make_shared<Group>(ranks, options);
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  for (int r = 0; r < ranks; ++r)
+    communicators.push_back(std::make_unique<ThreadCommunicator>(group, r));
+  return communicators;
+}
+
+}  // namespace sidestep

@@ -1,0 +1,166 @@
+#include "tests/comm/chain_rank.h"
+
+#include <chrono>
+#include <thread>
+
+#include "core/base/rng.h"
+#include "tests/comm/stores.h"
+
+namespace sidestep::testing {
+namespace {
+
+View scalar_view(double& x) {
+  return {reinterpret_cast<std::byte*>(&x), Shape{1}, DType::f64, Device{}};
+}
+View scalar_view(std::int64_t& x) {
+  return {reinterpret_cast<std::byte*>(&x), Shape{1}, DType::i64, Device{}};
+}
+
+/// Passes on what backward reports, but for the last reads.
+struct Forgetful final : GradSink {
+  explicit Forgetful(GradSink& to) : sink(to) {}
+  void grad_ready(ParamId p, const Event& event) override { sink.grad_ready(p, event); }
+  void last_read(ParamId p, const Event&) override { sink.last_read(p, Event()); }
+  GradSink& sink;
+};
+
+/// Parameter of a layer: flat order is the order in which gradients become ready.
+ParamId param_of(int layer) { return ChainRank::kLayers - 1 - layer; }
+
+}  // namespace
+
+ChainRank::ChainRank(std::unique_ptr<Communicator> comm, const ChainOptions& options)
+    : options_(options),
+      store_(store_of(std::vector<std::int64_t>(kLayers, kWidth))),
+      optimizer_(make_optimizer(options.optimizer, store_)),
+      h_((kLayers + 1) * kMaxSamples * kWidth),
+      dh_(kMaxSamples * kWidth),
+      target_(kMaxSamples * kWidth),
+      comm_(std::move(comm), CommThread::Options{}),
+      compute_(Stream::create(Device{}, "compute", options.mode)),
+      update_stream_(Stream::create(Device{}, "update", options.mode)) {
+  for (ParamId p = 0; p < kLayers; ++p) {
+    float* w = store_.value(p).as<float>();
+    const std::uint64_t key = rng_key(1, store_.spec(p).name);
+    for (std::int64_t i = 0; i < kWidth; ++i)
+      w[i] = 0.75f + 0.5f * random_uniform(key, static_cast<std::uint64_t>(i));
+  }
+  engine_ = std::make_unique<RoundEngine>(store_, *optimizer_, comm_, compute_,
+                                          options.one_stream ? compute_ : update_stream_,
+                                          options.engine);
+}
+
+ChainRank::~ChainRank() = default;
+
+void ChainRank::forward(std::int64_t first, std::int64_t samples) {
+  compute_.host([this, first, samples] {
+    const std::uint64_t key = rng_key(2, "data");
+    for (std::int64_t i = 0; i < samples * kWidth; ++i) {
+      const auto element = static_cast<std::uint64_t>(first * kWidth + i);
+      h(0)[i] = random_uniform(key, 2 * element);
+      target_[static_cast<std::size_t>(i)] = random_uniform(key, 2 * element + 1);
+    }
+  });
+  for (int l = 0; l < kLayers; ++l) {
+    compute_.wait(engine_->ready(param_of(l)));
+    compute_.host([this, l, samples] {
+      const float* w = store_.value(param_of(l)).as<float>();
+      for (std::int64_t i = 0; i < samples * kWidth; ++i) h(l + 1)[i] = h(l)[i] * w[i % kWidth];
+    });
+  }
+  compute_.host([this, samples] {
+    loss_ = 0;
+    weight_ = samples;
+    correct_ = samples / 2;
+    for (std::int64_t i = 0; i < samples * kWidth; ++i) {
+      float& dh = dh_[static_cast<std::size_t>(i)];
+      dh = h(kLayers)[i] - target_[static_cast<std::size_t>(i)];
+      loss_ += 0.5 * static_cast<double>(dh) * static_cast<double>(dh);
+    }
+  });
+}
+
+void ChainRank::delay_reader(std::int64_t step, int layer) {
+  if (reader_hook_) reader_hook_(layer);
+  if (options_.max_reader_delay_us == 0) return;
+  const std::uint64_t key = rng_key(options_.delay_seed, "reader", static_cast<std::uint64_t>(step),
+                                    static_cast<std::uint64_t>(comm_.rank()));
+  std::this_thread::sleep_for(std::chrono::microseconds(
+      random_below(key, static_cast<std::uint64_t>(layer),
+                   static_cast<std::uint64_t>(options_.max_reader_delay_us))));
+}
+
+void ChainRank::backward(std::int64_t step, std::int64_t samples) {
+  Forgetful forgetful(engine_->sink());
+  GradSink& sink = options_.forget_last_reads ? forgetful : engine_->sink();
+  for (int l = kLayers - 1; l >= 0; --l) {
+    const ParamId p = param_of(l);
+    compute_.host([this, l, p, samples] {
+      float* dw = store_.grad(p).as<float>();
+      for (std::int64_t j = 0; j < kWidth; ++j) dw[j] = 0;
+      for (std::int64_t i = 0; i < samples * kWidth; ++i)
+        dw[i % kWidth] += dh_[static_cast<std::size_t>(i)] * h(l)[i];
+    });
+    sink.grad_ready(p, compute_.record());
+    compute_.host([this, step, l, p, samples] {
+      delay_reader(step, l);
+      const float* w = store_.value(p).as<float>();
+      for (std::int64_t i = 0; i < samples * kWidth; ++i)
+        dh_[static_cast<std::size_t>(i)] *= w[i % kWidth];
+    });
+    sink.last_read(p, compute_.record());
+  }
+}
+
+void ChainRank::train(std::int64_t step, std::int64_t first, std::int64_t samples) {
+  engine_->begin(step, step + 1, kLearningRate);
+  if (samples == 0) {
+    engine_->contribute(nullptr, nullptr, nullptr, 0);
+    fill_zero(compute_, store_.grads());
+    const Event zeroed = compute_.record();
+    for (const ParamId p : store_.order()) {
+      engine_->sink().last_read(p, zeroed);
+      engine_->sink().grad_ready(p, zeroed);
+    }
+  } else {
+    forward(first, samples);
+    const View loss = scalar_view(loss_), weight = scalar_view(weight_),
+               correct = scalar_view(correct_);
+    engine_->contribute(&loss, &weight, &correct, samples);
+    backward(step, samples);
+  }
+  engine_->finish();
+}
+
+void ChainRank::train_by_hand(std::int64_t step, std::int64_t weight,
+                              std::function<void(int, float*)> fill, double loss) {
+  engine_->begin(step, step + 1, kLearningRate);
+  compute_.wait(engine_->quiesced());
+  compute_.host([this, weight, loss] {
+    loss_ = loss;
+    weight_ = weight;
+    correct_ = 0;
+  });
+  const View loss_view = scalar_view(loss_), weight_view = scalar_view(weight_),
+             correct_view = scalar_view(correct_);
+  engine_->contribute(&loss_view, &weight_view, &correct_view, weight);
+  for (int l = kLayers - 1; l >= 0; --l) {
+    const ParamId p = param_of(l);
+    compute_.host([this, l, p, fill] { fill(l, store_.grad(p).as<float>()); });
+    engine_->sink().last_read(p, compute_.record());
+    engine_->sink().grad_ready(p, compute_.record());
+  }
+  engine_->finish();
+}
+
+std::vector<float> ChainRank::weights() {
+  engine_->quiesced().wait();
+  std::vector<float> all;
+  for (int l = 0; l < kLayers; ++l) {
+    const float* w = store_.value(param_of(l)).as<float>();
+    all.insert(all.end(), w, w + kWidth);
+  }
+  return all;
+}
+
+}  // namespace sidestep::testing

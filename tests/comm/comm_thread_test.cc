@@ -1,0 +1,208 @@
+#include "comm/comm_thread.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <thread>
+
+#include "core/base/error.h"
+#include "core/base/rng.h"
+#include "core/device/stream.h"
+#include "tests/comm/ranks.h"
+#include "tests/harness/collective_checks.h"
+
+namespace sidestep::testing {
+namespace {
+
+constexpr CommThread::Options kDefaults{};
+
+Event event_of(const std::shared_ptr<Timeline>& timeline, std::uint64_t value) {
+  return {timeline, value};
+}
+
+/// What an event fails with; `done` if it does not fail.
+Exit outcome(const Event& event) {
+  try {
+    event.wait();
+  } catch (const Error& e) {
+    return e.code();
+  }
+  return Exit::done;
+}
+
+TEST(CommThread, ResultsArriveAndTheCommunicatorComesBack) {
+  run_ranks(3, [](auto comm) {
+    CommThread thread(std::move(comm), kDefaults);
+    std::vector<double> x = {1.0 + thread.rank()};
+    std::vector<std::int32_t> y = {thread.rank()};
+    std::vector<std::int32_t> all(3);
+    const Event a = thread.all_reduce(view_of(x), Reduce::sum, Event(), "a", 0);
+    const Event b = thread.broadcast(view_of(y), 2, a, "b", 0);
+    thread.all_gather(view_of(y), view_of(all), b, "c", 0).wait();
+    EXPECT_EQ(x[0], 6.0);
+    EXPECT_EQ(all, (std::vector<std::int32_t>{2, 2, 2}));
+    const auto back = thread.stop();
+    barrier(*back);
+  });
+}
+
+TEST(CommThread, EventsCompleteInOrderWhateverTheOrderOfTheirCauses) {
+  constexpr int kJobs = 40;
+  run_ranks(
+      2,
+      [](auto comm) {
+        const int rank = comm->rank();
+        CommThread thread(std::move(comm), {.max_in_flight = 3});
+        std::vector<std::vector<float>> data(kJobs, std::vector<float>(5, 1.0f));
+        std::vector<std::shared_ptr<Timeline>> causes;
+        std::vector<Event> events;
+        for (auto& part : data) {
+          causes.push_back(std::make_shared<Timeline>());
+          events.push_back(thread.all_reduce(view_of(part), Reduce::sum,
+                                             event_of(causes.back(), 1), "x", 0));
+        }
+        // Each rank lets them go in an order of its own.
+        const std::uint64_t key = rng_key(5, "order", static_cast<std::uint64_t>(rank));
+        for (std::size_t i = causes.size(); i > 0; --i) {
+          const std::size_t k = random_below(key, i, i);
+          causes[k]->advance(1);
+          causes.erase(causes.begin() + static_cast<std::ptrdiff_t>(k));
+        }
+        for (std::size_t i = events.size(); i > 0; --i) {
+          events[i - 1].wait();
+          for (std::size_t k = 0; k < i; ++k) EXPECT_TRUE(events[k].done());
+        }
+        for (const auto& part : data) EXPECT_EQ(part, std::vector<float>(5, 2.0f));
+      },
+      {.max_delay_us = 200, .seed = 9});
+}
+
+TEST(CommThread, ACollectiveStartsOnlyAfterItsEvent) {
+  run_ranks(2, [](auto comm) {
+    CommThread thread(std::move(comm), kDefaults);
+    Stream compute = Stream::create(Device{}, "compute");
+    std::vector<float> x = {0};
+    std::atomic<bool> go{false};
+    compute.host([&] {
+      while (!go) std::this_thread::yield();
+      x[0] = 21;
+    });
+    const Event sum = thread.all_reduce(view_of(x), Reduce::sum, compute.record(), "x", 0);
+    EXPECT_FALSE(sum.done());
+    go = true;
+    sum.wait();
+    EXPECT_EQ(x[0], 42.0f);
+  });
+}
+
+TEST(CommThread, AFailedEventFailsItAndWhatFollowsButNotWhatWasStarted) {
+  run_ranks(2, [](auto comm) {
+    const int rank = comm->rank();
+    CommThread thread(std::move(comm), kDefaults);
+    std::vector<float> x = {1};
+    std::vector<float> y = {1};
+    const auto cause = std::make_shared<Timeline>();
+    const Event first = thread.all_reduce(view_of(x), Reduce::sum, Event(), "first", 0);
+    const Event second =
+        thread.all_reduce(view_of(y), Reduce::sum, event_of(cause, 1), "second", 0);
+    if (rank == 0) {
+      cause->fail(std::make_exception_ptr(Error(Exit::numbers, "planted")));
+    } else {
+      cause->advance(1);
+    }
+    EXPECT_EQ(outcome(first), Exit::done);
+    EXPECT_EQ(x[0], 2.0f);
+    if (rank == 0) {
+      EXPECT_EQ(outcome(second), Exit::numbers);
+      EXPECT_EQ(outcome(thread.all_reduce(view_of(y), Reduce::sum, Event(), "third", 0)),
+                Exit::numbers);
+    } else {
+      EXPECT_EQ(outcome(second), Exit::communication);  // rank 0 leaves without it
+    }
+  });
+}
+
+TEST(CommThread, AnAbortingPeerFailsTheTimeline) {
+  run_ranks(2, [](auto comm) {
+    if (comm->rank() == 1) {
+      comm->abort(3);
+      return;
+    }
+    CommThread thread(std::move(comm), kDefaults);
+    std::vector<float> x = {1};
+    EXPECT_EQ(outcome(thread.all_reduce(view_of(x), Reduce::sum, Event(), "x", 0)),
+              Exit::communication);
+  });
+}
+
+TEST(CommThread, UnwindingGivesUpWhatPeersNeverAnswer) {
+  auto group = make_thread_group(2);  // the second rank never takes part
+  std::vector<float> x = {1};
+  Event pending;
+  const auto run = [&] {
+    CommThread thread(std::move(group[0]), kDefaults);
+    pending = thread.all_reduce(view_of(x), Reduce::sum, Event(), "x", 0);
+    throw std::runtime_error("planted");
+  };
+  EXPECT_THROW(run(), std::runtime_error);
+  EXPECT_EQ(outcome(pending), Exit::communication);
+}
+
+TEST(CommThread, OneRankCompletesWithTheEventAndSendsNothing) {
+  CommThread thread(std::move(make_thread_group(1)[0]), kDefaults);
+  std::vector<float> x = {3};
+  std::vector<float> all = {0};
+  const auto cause = std::make_shared<Timeline>();
+  const Event after = event_of(cause, 1);
+  const Event sum = thread.all_reduce(view_of(x), Reduce::sum, after, "x", 0);
+  EXPECT_EQ(sum.timeline(), after.timeline());
+  EXPECT_EQ(sum.value(), after.value());
+  EXPECT_EQ(thread.broadcast(view_of(x), 0, after, "x", 0).timeline(), after.timeline());
+  const Event gathered = thread.all_gather(view_of(x), view_of(all), after, "x", 0);
+  EXPECT_FALSE(gathered.done());
+  cause->advance(1);
+  gathered.wait();
+  EXPECT_EQ(all[0], 3.0f);
+}
+
+TEST(CommThread, MoreJobsThanTheQueueBeganWith) {
+  constexpr std::size_t kJobs = 700;
+  run_ranks(2, [](auto comm) {
+    CommThread thread(std::move(comm), kDefaults);
+    std::vector<std::int64_t> x(kJobs);
+    const auto gate = std::make_shared<Timeline>();
+    Event last;
+    for (std::size_t i = 0; i < kJobs; ++i) {
+      x[i] = static_cast<std::int64_t>(i);
+      View one = view_of(x);
+      one.data += i * sizeof(std::int64_t);
+      one.shape = Shape{1};
+      last = thread.all_reduce(one, Reduce::sum, event_of(gate, 1), "x", 0);
+    }
+    gate->advance(1);
+    last.wait();
+    for (std::size_t i = 0; i < kJobs; ++i) EXPECT_EQ(x[i], static_cast<std::int64_t>(2 * i));
+  });
+}
+
+TEST(CommThread, TracesEachCollectiveOfTheWindow) {
+  run_ranks(2, [](auto comm) {
+    Tracer tracer(16);
+    tracer.set_window(1, 2);
+    CommThread thread(std::move(comm), {.tracer = &tracer});
+    std::vector<float> x = {1};
+    for (std::int64_t step = 0; step < 4; ++step)
+      thread.all_reduce(view_of(x), Reduce::sum, Event(), "all-reduce x", step);
+    thread.stop();
+    const auto spans = tracer.spans();
+    ASSERT_EQ(spans.size(), 2u);
+    EXPECT_EQ(spans[1].step, 2);
+    EXPECT_STREQ(spans[0].name, "all-reduce x");
+    EXPECT_EQ(spans[0].row, TraceRow::communication);
+    EXPECT_LE(spans[0].begin_ns, spans[0].end_ns);
+  });
+}
+
+}  // namespace
+}  // namespace sidestep::testing

@@ -142,6 +142,7 @@ int run_bench(Settings& settings, MpiJob& job) {
   together(*world, [&] {
     check_launch(job.size(), process_environment(), settings.allow_single);
     device = choose_device(settings.device, job.local_rank());
+    if (job.rank() == 0 && !settings.json.empty()) check_output_path(settings.json, "--json");
     data = open_data(settings.data, static_cast<std::uint64_t>(settings.seed), storage);
     if (settings.batch % job.size() != 0 || settings.batch > data.train->size())
       fail(Exit::settings, fmt::format("--batch: expected a multiple of {} ranks, at most {} samples, "

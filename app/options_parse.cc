@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/program_options.hpp>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -67,14 +68,17 @@ po::options_description boost_description(Command command) {
   all.add_options()("help", "");
   for (const OptionSpec& spec : option_table()) {
     if (!(spec.commands & bit(command)) || spec.positional) continue;
-    auto* value = po::value<std::string>();
-    if (is_flag(spec)) value->implicit_value("on");
-    all.add_options()(spec.name.c_str(), value, spec.help.c_str());
+    all.add_options()(spec.name.c_str(), po::value<std::string>(), spec.help.c_str());
   }
   return all;
 }
 
-po::parsed_options boost_parse(Command command, const std::vector<std::string>& arguments) {
+po::parsed_options boost_parse(Command command, std::vector<std::string> arguments) {
+  for (std::string& argument : arguments) {
+    // A flag stands alone or as --flag=off: it must not take the next word for its value.
+    const OptionSpec* spec = argument.starts_with("--") ? find_option(argument.substr(2)) : nullptr;
+    if (spec && is_flag(*spec)) argument += "=on";
+  }
   // No guessing: a prefix of a name is not the name. No short options.
   const int style = po::command_line_style::allow_long |
                     po::command_line_style::long_allow_adjacent |
@@ -129,18 +133,25 @@ std::vector<Given> read_arguments(Command command, const std::vector<std::string
                        "a name",
                        text));
     }
+    if (has_name && option.original_tokens.size() > 1 && text.starts_with("--")) {
+      fail(Exit::settings,
+           fmt::format("--{}: expected {}, found the option {} (--{}={} if it is meant)",
+                       spec->name, expected_text(*spec), text, spec->name, text));
+    }
     for (const Given& earlier : given) {
       if (earlier.spec == spec) {
         fail(Exit::settings, fmt::format("{}{}: expected once, found \"{}\" and \"{}\"",
                                          has_name ? "--" : "", spec->name, earlier.text, text));
       }
     }
-    given.push_back({spec, is_flag(*spec) && option.value.empty() ? "on" : text});
+    given.push_back({spec, text});
   }
   return given;
 }
 
 std::string read_config(const std::string& file) {
+  if (std::filesystem::is_directory(file))  // which opens, and then throws at the first read
+    fail(Exit::settings, fmt::format("--config: expected a file, found the folder \"{}\"", file));
   std::ifstream in(file);
   if (!in) fail(Exit::settings, fmt::format("--config: cannot open \"{}\"", file));
   std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -201,7 +212,12 @@ std::string nearest_name(std::string_view name, std::span<const std::string> nam
 
 Invocation parse_command_line(const std::vector<std::string>& arguments) {
   Invocation invocation;
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "help") {
+  if (arguments.empty()) {
+    // Nothing is done, so a script whose variable was empty must not take it for success.
+    fail(Exit::settings,
+         "expected a command (train, eval, inspect, bench), found none; see sidestep --help");
+  }
+  if (arguments[0] == "--help" || arguments[0] == "help") {
     invocation.information = help_text();
     return invocation;
   }

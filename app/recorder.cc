@@ -24,6 +24,7 @@ Recorder::Recorder(const Config& config)
       progress_(stdout, {.terminal = stdout_is_terminal(),
                          .every_seconds = config.settings.log_every.seconds}),
       interval_first_(config.start.step + 1),
+      last_step_(config.start.step),
       all_(kTimes * config.ranks.size()) {
   if (config.folder == nullptr) return;
   const auto resumed =
@@ -63,12 +64,12 @@ void Recorder::write_metrics(const StepReport& r, const std::optional<EvalResult
 }
 
 void Recorder::step(const StepReport& r, const std::optional<EvalResult>& eval, CommThread& comm) {
+  last_step_ = r.after.step;
   mine_[0] += seconds(r.compute_ns);
   mine_[1] += seconds(r.input_wait_ns);
   mine_[2] += seconds(r.exposed_ns);
   mine_[4] += static_cast<double>(r.own_samples);
   last_loss_ = per_sample(r.round.loss_sum, r.round.weight);
-  last_step_ = r.after.step;
   if (metrics_) {
     if (eval || r.after.step % config_.settings.metrics_every == 0 ||
         r.after.step == config_.total_steps)

@@ -61,14 +61,13 @@ class Recorder {
   Config config_;
   Progress progress_;
   std::optional<MetricsFile> metrics_, rank_times_;
-  std::int64_t interval_first_;
+  std::int64_t interval_first_, last_step_;
   std::int64_t gathered_first_ = 0, gathered_last_ = 0;
   std::array<double, kTimes> mine_{}, sent_{};
   std::vector<double> all_;
   std::optional<Event> gathering_;
   double save_seconds_ = 0;
   double last_loss_ = 0;
-  std::int64_t last_step_ = 0;
 };
 
 }  // namespace sidestep

@@ -162,9 +162,9 @@ void Trainer::write_trace_file() {
   if (!leads()) return;
   std::vector<RankTrace> all;
   for (const std::string& text : texts) all.push_back(parse_rank_trace(text));
-  write_trace(folder_->trace(), all, settings_.trace.first, settings_.trace.last - 1);
-  log_info(fmt::format("trace of steps {} to {} in {}", settings_.trace.first,
-                       settings_.trace.last - 1, folder_->trace().string()));
+  // The run may have ended inside the window, or before it.
+  const std::int64_t last = std::min(settings_.trace.last - 1, rig_->enqueued().step);
+  log_info(write_trace(folder_->trace(), all, settings_.trace.first, last));
 }
 
 // All ranks see the same reduced gradient, so all are here at the same step. Which rank it came from,
@@ -192,6 +192,7 @@ int run_train(Settings& settings, MpiJob& job) {
     throw;
   } catch (...) {
     // The others do not know: end the job before the trainer's threads wait for them.
+    trainer.give_up();
     return end_job(std::current_exception(), job.rank(), job.size(), MpiJob::abort);
   }
 }

@@ -25,6 +25,10 @@ class Trainer {
   ~Trainer();
   /// Runs to the end, or until it is asked to stop; returns the exit code (0 or 75).
   int run();
+  /// Before an end by abort, which runs no destructors: a start that failed leaves no empty folder.
+  void give_up() noexcept {
+    if (folder_) folder_->discard_if_empty();
+  }
 
  private:
   // Setup, in this order (trainer_setup.cc).

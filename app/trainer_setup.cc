@@ -90,6 +90,9 @@ void Trainer::claim_folder() {
     folder_.emplace(settings_.out, replaces    ? RunFolder::Mode::replace
                                    : continues ? RunFolder::Mode::resume
                                                : RunFolder::Mode::fresh);
+    std::vector<std::filesystem::path> outputs{folder_->config(), folder_->metrics(), folder_->ranks(), folder_->summary()};
+    if (settings_.trace.last > settings_.trace.first) outputs.push_back(folder_->trace());
+    for (const auto& file : outputs) check_output_path(file, "--out");
     CheckpointFolder(folder_->checkpoints()).remove_leftovers();
     if (wanted.empty()) return;
     storage_->read_now([&] {
@@ -218,6 +221,10 @@ void Trainer::restore() {
 }
 
 void Trainer::announce() const {
+  if (settings_.all_ranks_log)
+    log_info(fmt::format("rank {} on {}: {}, cores {}, {} threads", job_.rank(), job_.host(),
+                         to_string(device_), ranks_[static_cast<std::size_t>(job_.rank())].cores,
+                         settings_.threads));
   if (!leads()) return;
   std::string start = "fresh";
   if (!resumed_file_.empty())
@@ -246,6 +253,7 @@ void Trainer::announce() const {
                                                   (evaluator_ ? evaluator_->bytes() : 0)),
       .start = start};
   for (const std::string& line : banner_lines(info)) log_info(line);
+  folder_->remove_earlier();
   write_file_atomically(folder_->config(), config_text(settings_));
 }
 

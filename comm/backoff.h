@@ -17,6 +17,7 @@ class Backoff {
     std::this_thread::sleep_for(next_);
     next_ = std::min(2 * next_, longest_);
   }
+  std::chrono::microseconds next() const { return next_; }
   /// After progress: the next result is probably near.
   void reset() { next_ = kFirst; }
 

@@ -11,8 +11,7 @@
 namespace sidestep {
 namespace {
 
-constexpr const char* kRemedy =
-    "lower --lr or set --clip-norm, and look at the data of this step";
+constexpr const char* kRemedy = "lower --lr or set --clip-norm, and look at the data of this step";
 
 void check_finite_loss(const Round& round) {
   if (std::isfinite(*round.loss)) return;
@@ -25,7 +24,8 @@ void check_finite_loss(const Round& round) {
 /// The divisor is the weight that took part. With none at all the weights stay as they are.
 void set_scale(const Round& round) {
   const std::int64_t weight = round.header->weight;
-  round.scalars->grad_scale = weight > 0 ? static_cast<float>(1.0 / static_cast<double>(weight)) : 0;
+  round.scalars->grad_scale =
+      weight > 0 ? static_cast<float>(1.0 / static_cast<double>(weight)) : 0;
   if (weight <= 0) round.scalars->lr = 0;
 }
 

@@ -17,7 +17,7 @@ namespace {
 /// A collective that waits for its turn.
 struct Job {
   enum class Kind : std::uint8_t { all_reduce, broadcast, all_gather } kind;
-  View in, out;   ///< the same but for all_gather
+  View in, out;    ///< the same but for all_gather
   int detail = 0;  ///< the Reduce, or the root
   Event after;
   const char* name = "";
@@ -142,7 +142,8 @@ struct CommThread::Impl {
   /// Starts the next collective if it may start now; waits for its event while nothing else is on
   /// its way. Rethrows a failure of the event.
   bool start_next() {
-    if (!has_next || flights.size() == static_cast<std::size_t>(options.max_in_flight)) return false;
+    if (!has_next || flights.size() == static_cast<std::size_t>(options.max_in_flight))
+      return false;
     if (!flights.empty() && !next.after.done()) return false;
     wait_for_event();
     Flight flight;

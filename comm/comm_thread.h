@@ -15,9 +15,9 @@ namespace sidestep {
 class CommThread {
  public:
   struct Options {
-    int max_in_flight = 8;    ///< collectives started and not finished
-    Tracer* tracer = nullptr; ///< spans from start to completion, named by the caller
-    int poll_us = 50;         ///< longest sleep between tests while something is in flight
+    int max_in_flight = 8;     ///< collectives started and not finished
+    Tracer* tracer = nullptr;  ///< spans from start to completion, named by the caller
+    int poll_us = 50;          ///< longest sleep between tests while something is in flight
   };
   CommThread(std::unique_ptr<Communicator> comm, const Options& options);
   /// Finishes what is queued; drops it after a failure, and while an exception unwinds the stack.
@@ -33,8 +33,8 @@ class CommThread {
   Event broadcast(View inout, int root, const Event& after, const char* name, std::int64_t step);
   Event all_gather(View mine, View all, const Event& after, const char* name, std::int64_t step);
 
-  /// Ends the thread at once: everything not finished fails. For the way out after an error. No call
-  /// but the destructor may follow.
+  /// Ends the thread at once: everything not finished fails. For the way out after an error. No
+  /// call but the destructor may follow.
   void give_up();
   /// Finishes what is queued, ends the thread and hands the communicator back. No call but the
   /// destructor may follow.

@@ -16,7 +16,9 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 /// Offsets of a round's numbers in its piece of pinned memory, each on a cache line of its own.
 struct RoundLayout {
@@ -80,8 +82,7 @@ struct RoundEngine::Impl {
     View grads = store.grads();
     grads.data += static_cast<std::size_t>(slice.begin) * size_of(grads.dtype);
     grads.shape = Shape{slice.end - slice.begin};
-    reduced[b] =
-        comm.all_reduce(grads, Reduce::sum, ready, span_names[b].c_str(), current().step);
+    reduced[b] = comm.all_reduce(grads, Reduce::sum, ready, span_names[b].c_str(), current().step);
   }
 
   ParamStore& store;

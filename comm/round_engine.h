@@ -1,6 +1,6 @@
-// Carries out rounds: streams buckets into the all-reduce while backward runs, exchanges the round's
-// header, updates bucket by bucket and gates the next forward bucket by bucket (decisions 8, 10).
-// The main thread calls it; work runs on the comm thread and the update stream.
+// Carries out rounds: streams buckets into the all-reduce while backward runs, exchanges the
+// round's header, updates bucket by bucket and gates the next forward bucket by bucket (decisions
+// 8, 10). The main thread calls it; work runs on the comm thread and the update stream.
 #pragma once
 
 #include <array>
@@ -24,14 +24,15 @@ enum class Overlap : std::uint8_t { off, backward, full };
 /// What one round came to; the same on every rank.
 struct RoundResult {
   std::int64_t step = 0;
-  std::int64_t weight = 0;        ///< divisor: samples that took part
+  std::int64_t weight = 0;  ///< divisor: samples that took part
   std::int64_t samples = 0;
   std::int64_t correct = 0;
-  std::int64_t participants = 0;  ///< ranks with samples
+  std::int64_t participants = 0;   ///< ranks with samples
   std::int64_t stop_requests = 0;  ///< ranks that asked to stop
   std::uint64_t index_digest = 0;  ///< sum over the ranks, modulo 2^64: which samples took part
-  double loss_sum = 0;            ///< over the samples
-  std::optional<double> grad_norm;  ///< of the divided gradient, before clipping; only with clipping
+  double loss_sum = 0;             ///< over the samples
+  std::optional<double>
+      grad_norm;  ///< of the divided gradient, before clipping; only with clipping
 };
 
 class RoundEngine final : public ParamGate {
@@ -39,7 +40,7 @@ class RoundEngine final : public ParamGate {
   struct Options {
     BucketSizes buckets;
     Overlap overlap = Overlap::full;
-    double clip_norm = 0;      ///< 0: no clipping; else global-norm clipping (forces a full wait)
+    double clip_norm = 0;  ///< 0: no clipping; else global-norm clipping (forces a full wait)
     Tracer* tracer = nullptr;
   };
   /// Everything passed in outlives the engine. `compute` and `update` may be the same stream.

@@ -27,10 +27,14 @@ constexpr int kMaxDepth = 16;
 std::optional<DType> dtype_of_file(hid_t type) {
   const std::size_t size = H5Tget_size(type);
   if (H5Tget_class(type) == H5T_FLOAT)
-    return size == 4 ? std::optional(DType::f32) : size == 8 ? std::optional(DType::f64) : std::nullopt;
+    return size == 4   ? std::optional(DType::f32)
+           : size == 8 ? std::optional(DType::f64)
+                       : std::nullopt;
   if (H5Tget_class(type) != H5T_INTEGER) return std::nullopt;
   if (H5Tget_sign(type) == H5T_SGN_NONE) return size == 1 ? std::optional(DType::u8) : std::nullopt;
-  return size == 4 ? std::optional(DType::i32) : size == 8 ? std::optional(DType::i64) : std::nullopt;
+  return size == 4   ? std::optional(DType::i32)
+         : size == 8 ? std::optional(DType::i64)
+                     : std::nullopt;
 }
 
 /// The file opened for reading, with the shared lock that HDF5 would take.
@@ -53,9 +57,10 @@ class ReadLock {
     if (::flock(file_, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       const std::string text = std::generic_category().message(errno);
       ::close(file_);
-      refuse(fmt::format("locked, another process has it open for writing ({}); end that process, "
-                         "or set HDF5_USE_FILE_LOCKING=FALSE if nobody writes to it",
-                         text));
+      refuse(
+          fmt::format("locked, another process has it open for writing ({}); end that process, "
+                      "or set HDF5_USE_FILE_LOCKING=FALSE if nobody writes to it",
+                      text));
     }
   }
   ~ReadLock() { ::close(file_); }
@@ -77,7 +82,8 @@ class Reader {
   [[noreturn]] void refuse(const std::string& cause) const {
     fail(Exit::checkpoint, fmt::format("checkpoint {}: {}; use another checkpoint", name_, cause));
   }
-  void compare(const std::string& object, const std::string& found, const Attributes& attributes) const;
+  void compare(const std::string& object, const std::string& found,
+               const Attributes& attributes) const;
   void check_marks(const Attributes& root) const;
   AttrValue read_attribute(hid_t object, const std::string& name, const std::string& path) const;
   Attributes read_attributes(hid_t object, const std::string& path) const;
@@ -111,10 +117,11 @@ void Reader::check_marks(const Attributes& root) const {
   const std::int64_t format = number(kFormat);
   if (format < 1) refuse("no attribute \"format\": not a checkpoint of this program");
   if (format > kCheckpointFormat)
-    fail(Exit::checkpoint,
-         fmt::format("checkpoint {}: format {}, this program reads up to {}; use a newer version of "
-                     "the program",
-                     name_, format, kCheckpointFormat));
+    fail(
+        Exit::checkpoint,
+        fmt::format("checkpoint {}: format {}, this program reads up to {}; use a newer version of "
+                    "the program",
+                    name_, format, kCheckpointFormat));
   if (number(kComplete) != 1) refuse("incomplete: the mark \"complete\" is missing");
 }
 
@@ -185,8 +192,8 @@ void Reader::read_dataset(hid_t dataset, const std::string& path) {
   const auto dtype = dtype_of_file(type.get());
   const std::vector<hsize_t> extent = hdf5_extent(space.get());
   if (!dtype)
-    refuse(fmt::format("dataset {}: expected float32, float64, int32, int64 or uint8, found {}", path,
-                       hdf5_type_name(type.get())));
+    refuse(fmt::format("dataset {}: expected float32, float64, int32, int64 or uint8, found {}",
+                       path, hdf5_type_name(type.get())));
   if (extent.size() > Shape::kMaxRank || H5Sget_simple_extent_type(space.get()) == H5S_NULL)
     refuse(fmt::format("dataset {}: expected 0 to {} dimensions, found {}", path, Shape::kMaxRank,
                        extent.empty() ? "none and no value" : fmt::format("{}", extent.size())));
@@ -251,9 +258,11 @@ CheckpointContent read_file(const fs::path& path, bool with_data) {
     check_seal(lock.file(), path, with_data);
     return Reader(path, with_data).read();
   } catch (const std::bad_alloc&) {
-    fail(Exit::checkpoint, fmt::format("checkpoint {}: not enough memory to read it", path.string()));
+    fail(Exit::checkpoint,
+         fmt::format("checkpoint {}: not enough memory to read it", path.string()));
   } catch (const std::length_error&) {
-    fail(Exit::checkpoint, fmt::format("checkpoint {}: a dataset of impossible size", path.string()));
+    fail(Exit::checkpoint,
+         fmt::format("checkpoint {}: a dataset of impossible size", path.string()));
   }
 }
 

@@ -85,8 +85,9 @@ void check_part(int file, const std::filesystem::path& path, const SealPart& par
     done += block.size();
   }
   if (digest == part.digest) return;
-  const std::string what = part.path == kStructure ? std::string("its HDF5 structure is damaged")
-                                                   : fmt::format("dataset {} is damaged", part.path);
+  const std::string what = part.path == kStructure
+                               ? std::string("its HDF5 structure is damaged")
+                               : fmt::format("dataset {} is damaged", part.path);
   refuse(path, fmt::format("{} (digest {:016x}, expected {:016x})", what, digest, part.digest));
 }
 
@@ -132,8 +133,7 @@ std::string make_seal(std::string_view image, std::vector<SealPart> datasets) {
       table += fmt::format("{} {} {:016x} {}\n", part.offset, part.bytes, part.digest, part.path);
     offset = part.offset + part.bytes;
   }
-  return table +
-         fmt::format("{}{:016x} {:016x}\n", kMark, table.size(), block_hash(table));
+  return table + fmt::format("{}{:016x} {:016x}\n", kMark, table.size(), block_hash(table));
 }
 
 SealState check_seal(int file, const std::filesystem::path& path, bool with_data) {

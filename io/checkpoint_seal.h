@@ -1,10 +1,10 @@
-// The seal of a checkpoint: a table of digests after the end of the HDF5 data, so that damage is found
-// (and the damaged dataset named) before the HDF5 library parses a single byte. HDF5 and h5py ignore
-// bytes after their end of file. No HDF5 calls here; any thread.
+// The seal of a checkpoint: a table of digests after the end of the HDF5 data, so that damage is
+// found (and the damaged dataset named) before the HDF5 library parses a single byte. HDF5 and h5py
+// ignore bytes after their end of file. No HDF5 calls here; any thread.
 //
 // Layout, all text: a line "offset bytes digest path" for each part of the file in order, the parts
-// covering all HDF5 bytes without a gap ("-" is HDF5's own structure); then one line of fixed length,
-// "sidestep seal 1 <bytes of the table> <digest of the table>", numbers as 16 hex digits.
+// covering all HDF5 bytes without a gap ("-" is HDF5's own structure); then one line of fixed
+// length, "sidestep seal 1 <bytes of the table> <digest of the table>", numbers as 16 hex digits.
 #pragma once
 
 #include <cstdint>
@@ -35,9 +35,9 @@ enum class SealState {
   edited,  ///< no seal, but complete: another program wrote to it and closed it
 };
 
-/// Checks an open file from its first byte to its last; `with_data` false leaves the datasets' bytes
-/// out. Exit::checkpoint naming the file and the dataset, or the structure, that is damaged, or that
-/// the file is cut short, empty, or no HDF5 file.
+/// Checks an open file from its first byte to its last; `with_data` false leaves the datasets'
+/// bytes out. Exit::checkpoint naming the file and the dataset, or the structure, that is damaged,
+/// or that the file is cut short, empty, or no HDF5 file.
 SealState check_seal(int file, const std::filesystem::path& path, bool with_data);
 
 }  // namespace sidestep

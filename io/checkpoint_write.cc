@@ -90,7 +90,8 @@ void ImageWriter::ensure_group(const std::string& group) {
   const auto slash = group.rfind('/');
   if (group.size() <= 1 || slash == std::string::npos) return;
   ensure_group(group.substr(0, slash));
-  if (SIDESTEP_HDF5(Exit::checkpoint, what_, H5Lexists(file_.get(), group.c_str(), H5P_DEFAULT)) > 0)
+  if (SIDESTEP_HDF5(Exit::checkpoint, what_, H5Lexists(file_.get(), group.c_str(), H5P_DEFAULT)) >
+      0)
     return;
   Hdf5Group made(SIDESTEP_HDF5(
       Exit::checkpoint, what_,
@@ -117,8 +118,8 @@ void ImageWriter::write_attribute(hid_t object, const std::string& name, const A
 void ImageWriter::write_attributes(const std::string& group, const Attributes& attributes) {
   check(group.starts_with('/'), "a group's path begins with a slash");
   ensure_group(group);
-  const Hdf5Group object(SIDESTEP_HDF5(Exit::checkpoint, what_,
-                                       H5Gopen2(file_.get(), group.c_str(), H5P_DEFAULT)));
+  const Hdf5Group object(
+      SIDESTEP_HDF5(Exit::checkpoint, what_, H5Gopen2(file_.get(), group.c_str(), H5P_DEFAULT)));
   for (const auto& [name, value] : attributes) {
     check(name != kDigest && name != kComplete, "a reserved attribute name");
     write_attribute(object.get(), name, value);
@@ -129,8 +130,9 @@ void ImageWriter::write_attributes(const std::string& group, const Attributes& a
 void ImageWriter::write(const CheckpointTensor& tensor) {
   check(tensor.path.starts_with('/') && tensor.path.find('\n') == std::string::npos,
         "a dataset's path begins with a slash and is one line");
-  check(tensor.bytes.size() == static_cast<std::size_t>(tensor.shape.numel()) * size_of(tensor.dtype),
-        "bytes of a checkpoint tensor fit its shape");
+  check(
+      tensor.bytes.size() == static_cast<std::size_t>(tensor.shape.numel()) * size_of(tensor.dtype),
+      "bytes of a checkpoint tensor fit its shape");
   ensure_group(tensor.path.substr(0, tensor.path.rfind('/')));
   std::array<hsize_t, Shape::kMaxRank> dims{};
   std::ranges::copy(tensor.shape.dims(), dims.begin());
@@ -138,10 +140,10 @@ void ImageWriter::write(const CheckpointTensor& tensor) {
       Exit::checkpoint, what_,
       tensor.shape.rank() == 0 ? H5Screate(H5S_SCALAR)
                                : H5Screate_simple(tensor.shape.rank(), dims.data(), nullptr)));
-  const Hdf5Dataset dataset(SIDESTEP_HDF5(
-      Exit::checkpoint, what_,
-      H5Dcreate2(file_.get(), tensor.path.c_str(), file_type(tensor.dtype), space.get(), H5P_DEFAULT,
-                 dataset_no_times_.get(), H5P_DEFAULT)));
+  const Hdf5Dataset dataset(
+      SIDESTEP_HDF5(Exit::checkpoint, what_,
+                    H5Dcreate2(file_.get(), tensor.path.c_str(), file_type(tensor.dtype),
+                               space.get(), H5P_DEFAULT, dataset_no_times_.get(), H5P_DEFAULT)));
   const std::uint64_t hash = block_hash(as_text(tensor.bytes));
   write_attribute(dataset.get(), kDigest, tensor_digest(hash, tensor.dtype, tensor.shape));
   if (tensor.bytes.empty()) return;
@@ -159,8 +161,7 @@ std::string_view ImageWriter::finish() {
   const ssize_t size =
       SIDESTEP_HDF5(Exit::checkpoint, what_, H5Fget_file_image(file_.get(), nullptr, 0));
   void* handle = nullptr;  // for the core driver: the address of its pointer to the image
-  SIDESTEP_HDF5(Exit::checkpoint, what_,
-                H5Fget_vfd_handle(file_.get(), H5P_DEFAULT, &handle));
+  SIDESTEP_HDF5(Exit::checkpoint, what_, H5Fget_vfd_handle(file_.get(), H5P_DEFAULT, &handle));
   return {*static_cast<const char**>(handle), static_cast<std::size_t>(size)};
 }
 

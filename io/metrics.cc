@@ -36,13 +36,17 @@ class Line {
   explicit Line(Text& text) : text_(text) { text_.push_back('{'); }
   void field(std::string_view name, std::int64_t value) { put(name, "{}", value); }
   void field(std::string_view name, double value) {
-    if (std::isfinite(value)) put(name, "{}", value);
-    else null(name);  // JSON has no NaN
+    if (std::isfinite(value))
+      put(name, "{}", value);
+    else
+      null(name);  // JSON has no NaN
   }
   template <class T>
   void field(std::string_view name, const std::optional<T>& value) {
-    if (value) field(name, *value);
-    else null(name);
+    if (value)
+      field(name, *value);
+    else
+      null(name);
   }
   void digest(std::string_view name, std::uint64_t value) { put(name, "\"{:016x}\"", value); }
   void text(std::string_view name, std::string_view value) {
@@ -116,8 +120,9 @@ struct MetricsFile::Impl {
         const int error = n < 0 ? errno : ENOSPC;
         // The lines so far written must not be written again by a later flush.
         text.clear();
-        fail(Exit::checkpoint, fmt::format("cannot write {}: {}; free space, or choose another --out",
-                                           path.string(), std::generic_category().message(error)));
+        fail(Exit::checkpoint,
+             fmt::format("cannot write {}: {}; free space, or choose another --out", path.string(),
+                         std::generic_category().message(error)));
       }
       done += static_cast<std::size_t>(n);
     }
@@ -134,11 +139,11 @@ MetricsFile::MetricsFile(fs::path path, std::optional<std::int64_t> resumed_step
     : impl_(std::make_unique<Impl>()) {
   if (resumed_step) drop_later_lines(path, *resumed_step);
   impl_->path = std::move(path);
-  impl_->file =
-      ::open(impl_->path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  impl_->file = ::open(impl_->path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (impl_->file < 0)
-    fail(Exit::checkpoint, fmt::format("cannot write {}: {}; check that the folder may be written",
-                                       impl_->path.string(), std::generic_category().message(errno)));
+    fail(Exit::checkpoint,
+         fmt::format("cannot write {}: {}; check that the folder may be written",
+                     impl_->path.string(), std::generic_category().message(errno)));
   impl_->text.reserve(kBuffer);
 }
 

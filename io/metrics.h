@@ -18,15 +18,15 @@ struct StepMetrics {
   std::int64_t samples_seen = 0;  ///< after this step, over all epochs
   std::int64_t samples = 0;       ///< of this step
   std::int64_t weight = 0;
-  double loss = 0;                ///< mean over the weight
-  double accuracy = 0;            ///< of the training batch
+  double loss = 0;      ///< mean over the weight
+  double accuracy = 0;  ///< of the training batch
   double lr = 0;
   std::optional<double> grad_norm;
   std::int64_t participants = 0;
-  std::uint64_t index_digest = 0;           ///< written as 16 hex digits
-  double seconds = 0;                       ///< of this step
+  std::uint64_t index_digest = 0;  ///< written as 16 hex digits
+  double seconds = 0;              ///< of this step
   double input_wait_seconds = 0;
-  double exposed_seconds = 0;               ///< exposed communication
+  double exposed_seconds = 0;  ///< exposed communication
   std::optional<double> eval_loss, eval_accuracy;
   std::optional<std::int64_t> eval_correct, eval_samples;
 };
@@ -42,11 +42,12 @@ struct RankMetrics {
 
 /// One JSON object a line. Numbers that are not finite are written as null. write() formats into
 /// memory kept for that and allocates nothing; it writes out what has gathered when a second has
-/// passed since the last time. Failures are Exit::checkpoint naming the path and the system's error.
+/// passed since the last time. Failures are Exit::checkpoint naming the path and the system's
+/// error.
 class MetricsFile {
  public:
-  /// Opens for appending; on resume drops lines after `resumed_step` (those steps are run again) and
-  /// a last line that a kill cut off.
+  /// Opens for appending; on resume drops lines after `resumed_step` (those steps are run again)
+  /// and a last line that a kill cut off.
   MetricsFile(std::filesystem::path path, std::optional<std::int64_t> resumed_step);
   /// Flushes; a failure is logged.
   ~MetricsFile();

@@ -148,12 +148,12 @@ void check_output_path(const fs::path& path, std::string_view what) {
   if (path.empty())
     fail(Exit::settings, fmt::format("{}: the path is empty; give a file name", what));
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
-    fail(Exit::settings, fmt::format("{} {}: expected a file, found {}; give a file name", what,
-                                     path.string(),
-                                     S_ISDIR(info.st_mode) ? "a folder" : "a device, pipe or socket"));
+    fail(Exit::settings,
+         fmt::format("{} {}: expected a file, found {}; give a file name", what, path.string(),
+                     S_ISDIR(info.st_mode) ? "a folder" : "a device, pipe or socket"));
   if (!path.has_filename())
-    fail(Exit::settings, fmt::format("{} {}: the path ends in a slash; give a file name", what,
-                                     path.string()));
+    fail(Exit::settings,
+         fmt::format("{} {}: the path ends in a slash; give a file name", what, path.string()));
   try {
     AtomicFile probe(path);  // the temporary is removed again
   } catch (const Error& error) {

@@ -1,5 +1,5 @@
-// Files that are complete or absent: written beside under a temporary name, flushed to disk, renamed.
-// Any thread; one object by one thread.
+// Files that are complete or absent: written beside under a temporary name, flushed to disk,
+// renamed. Any thread; one object by one thread.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,10 @@
 
 namespace sidestep {
 
-/// A file being written under the name ".NAME.tmp-HOST-PID" in the folder of `path`. Until publish()
-/// returns, an older file of that name is untouched; without publish() the temporary is removed.
-/// Every failure is Exit::checkpoint naming path, bytes needed, bytes free and the system's error.
+/// A file being written under the name ".NAME.tmp-HOST-PID" in the folder of `path`. Until
+/// publish() returns, an older file of that name is untouched; without publish() the temporary is
+/// removed. Every failure is Exit::checkpoint naming path, bytes needed, bytes free and the
+/// system's error.
 class AtomicFile {
  public:
   /// `bytes_needed` (0 if unknown) is compared with the free space before anything is written.
@@ -41,8 +42,8 @@ void write_file_atomically(const std::filesystem::path& path, const std::string&
 std::string read_text_file(const std::filesystem::path& path);
 
 /// Whether an output file that an option names can be written, tested before the first step and
-/// leaving nothing behind. Exit::settings if `path` is a folder or no regular file; Exit::checkpoint
-/// if it cannot be created. `what` is the option: "--trace".
+/// leaving nothing behind. Exit::settings if `path` is a folder or no regular file;
+/// Exit::checkpoint if it cannot be created. `what` is the option: "--trace".
 void check_output_path(const std::filesystem::path& path, std::string_view what);
 
 /// This machine's name as it stands in temporary names and lock files.

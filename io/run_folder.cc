@@ -55,10 +55,10 @@ std::int64_t last_metrics_step(const fs::path& file) {
   return 0;
 }
 
-/// "2025-03-01 14:02:59" local time of a file's last change; nothing if there is no file.
+/// "2025-03-01 14:02:59" local time of a file's last change; nothing if there is no such file.
 std::optional<std::string> time_of(const fs::path& file) {
   struct stat info {};
-  if (::stat(file.c_str(), &info) != 0) return std::nullopt;
+  if (::stat(file.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
   std::tm parts{};
   ::localtime_r(&info.st_mtime, &parts);
   std::array<char, 32> text{};
@@ -75,7 +75,8 @@ std::optional<std::string> earlier_run(const RunFolder& folder) {
   if (!started && !checkpoints.empty()) started = time_of(checkpoints.back());
   if (!started) return std::nullopt;
   std::int64_t step = last_metrics_step(folder.metrics());
-  if (!checkpoints.empty()) step = std::max(step, step_of_checkpoint(checkpoints.front()).value_or(0));
+  if (!checkpoints.empty())
+    step = std::max(step, step_of_checkpoint(checkpoints.front()).value_or(0));
   return fmt::format("started {}, last step {}", *started, step);
 }
 
@@ -88,37 +89,41 @@ void remove_run(const RunFolder& folder) {
   for (const fs::path& file : files) {
     std::error_code error;
     fs::remove(file, error);
-    if (error) refuse(folder.path(), fmt::format("cannot remove {}: {}", file.string(), error.message()));
+    if (error)
+      refuse(folder.path(), fmt::format("cannot remove {}: {}", file.string(), error.message()));
   }
 }
 
 }  // namespace
 
-RunFolder::RunFolder(fs::path folder, Mode mode) : folder_(std::move(folder)) {
+RunFolder::RunFolder(fs::path folder, Mode mode) : folder_(std::move(folder)), mode_(mode) {
   std::error_code error;
   const fs::file_status status = fs::status(folder_, error);
   if (fs::exists(status) && !fs::is_directory(status))
-    fail(Exit::settings, fmt::format("--out {}: expected a folder, found a file; choose another --out",
-                                     folder_.string()));
+    fail(Exit::settings,
+         fmt::format("--out {}: expected a folder, found a file; choose another --out",
+                     folder_.string()));
   if (mode == Mode::resume && !fs::is_directory(checkpoints(), error))
-    fail(Exit::checkpoint, fmt::format("--out {} holds no run to resume: no folder {}; check --out, or "
-                                       "start without --resume",
-                                       folder_.string(), checkpoints().string()));
+    fail(Exit::checkpoint,
+         fmt::format("--out {} holds no run to resume: no folder {}; check --out, or "
+                     "start without --resume",
+                     folder_.string(), checkpoints().string()));
   try {
     make_folders();
     claim();
     const auto earlier = earlier_run(*this);
     if (mode == Mode::fresh && earlier)
       fail(Exit::settings,
-           fmt::format("--out {} already holds a run ({}); continue it with --resume latest, replace "
-                       "it with --replace, or choose another --out",
-                       folder_.string(), *earlier));
+           fmt::format(
+               "--out {} already holds a run ({}); continue it with --resume latest, replace "
+               "it with --replace, or choose another --out",
+               folder_.string(), *earlier));
     if (mode == Mode::resume && CheckpointFolder(checkpoints()).list().empty() &&
         !fs::exists(checkpoints() / "best.h5", error))
       fail(Exit::checkpoint,
-           fmt::format("--out {} holds no checkpoint to resume from ({}); start it anew with --replace",
-                       folder_.string(), earlier ? *earlier : "no run"));
-    if (mode == Mode::replace) remove_run(*this);
+           fmt::format(
+               "--out {} holds no checkpoint to resume from ({}); start it anew with --replace",
+               folder_.string(), earlier ? *earlier : "no run"));
   } catch (...) {
     release();
     discard_if_empty();
@@ -129,6 +134,10 @@ RunFolder::RunFolder(fs::path folder, Mode mode) : folder_(std::move(folder)) {
 RunFolder::~RunFolder() {
   release();
   discard_if_empty();
+}
+
+void RunFolder::remove_earlier() const {
+  if (mode_ == Mode::replace) remove_run(*this);
 }
 
 void RunFolder::make_folders() {
@@ -149,8 +158,8 @@ void RunFolder::make_folders() {
   }
 }
 
-/// Locks ".lock". The file is removed by the owner at the end, so a lock just taken may be on a file
-/// that is no longer there; then try again.
+/// Locks ".lock". The file is removed by the owner at the end, so a lock just taken may be on a
+/// file that is no longer there; then try again.
 void RunFolder::claim() {
   const fs::path file = folder_ / ".lock";
   for (;;) {
@@ -163,15 +172,18 @@ void RunFolder::claim() {
         if (owner.ends_with('\n')) owner.pop_back();
         ::close(lock_);
         lock_ = -1;
-        fail(Exit::checkpoint, fmt::format("--out {} is in use by another job ({}); wait for it, or "
-                                           "choose another --out",
-                                           folder_.string(), owner.empty() ? "starting" : owner));
+        fail(Exit::checkpoint,
+             fmt::format("--out {} is in use by another job ({}); wait for it, or "
+                         "choose another --out",
+                         folder_.string(), owner.empty() ? "starting" : owner));
       }
-      log_warning(fmt::format("--out {}: this file system has no locks ({}); start no second job in "
-                              "the same folder",
-                              folder_.string(), std::generic_category().message(error)));
+      log_warning(
+          fmt::format("--out {}: this file system has no locks ({}); start no second job in "
+                      "the same folder",
+                      folder_.string(), std::generic_category().message(error)));
     }
-    struct stat ours {}, named {};
+    struct stat ours {
+    }, named{};
     if (::fstat(lock_, &ours) == 0 && ::stat(file.c_str(), &named) == 0 &&
         ours.st_ino == named.st_ino && ours.st_dev == named.st_dev)
       break;

@@ -43,8 +43,9 @@ class Scanner {
   T number() {
     T value{};
     const auto parsed = std::from_chars(text_.data(), text_.data() + text_.size(), value);
-    check(parsed.ec == std::errc() && parsed.ptr != text_.data() + text_.size() && *parsed.ptr == ' ',
-          "a rank's trace is well-formed");
+    check(
+        parsed.ec == std::errc() && parsed.ptr != text_.data() + text_.size() && *parsed.ptr == ' ',
+        "a rank's trace is well-formed");
     text_.remove_prefix(static_cast<std::size_t>(parsed.ptr - text_.data()) + 1);
     return value;
   }
@@ -94,7 +95,9 @@ Kept choose(const RankTrace& trace, std::size_t most, std::int64_t last_step) {
 /// Writes the file in pieces of about kPiece.
 class TraceWriter {
  public:
-  explicit TraceWriter(const std::filesystem::path& path) : file_(path) { text_.reserve(2 * kPiece); }
+  explicit TraceWriter(const std::filesystem::path& path) : file_(path) {
+    text_.reserve(2 * kPiece);
+  }
 
   template <class... Args>
   void put(fmt::format_string<Args...> format, Args&&... args) {
@@ -162,9 +165,10 @@ struct Held {
 
 void write_metadata(TraceWriter& out, const std::vector<RankTrace>& ranks,
                     const std::vector<Kept>& kept, std::int64_t last_step, const Held& held) {
-  out.put("\"metadata\":{{\"first_step\":{},\"last_step\":{},\"last_complete_step\":{},"
-          "\"spans\":{},\"dropped\":{},\"ranks\":[",
-          held.first, last_step, held.last, held.spans, held.dropped);
+  out.put(
+      "\"metadata\":{{\"first_step\":{},\"last_step\":{},\"last_complete_step\":{},"
+      "\"spans\":{},\"dropped\":{},\"ranks\":[",
+      held.first, last_step, held.last, held.spans, held.dropped);
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     out.put("{}{{\"rank\":{},\"offset_ns\":{},\"dropped\":{},\"host\":", r == 0 ? "" : ",",
             ranks[r].rank, ranks[r].offset_ns, kept[r].dropped);
@@ -232,9 +236,9 @@ std::string write_trace(const std::filesystem::path& path, const std::vector<Ran
   for (std::size_t r = 0; r < ranks.size(); ++r) write_rank(out, ranks[r], kept[r], zero_ns);
   out.put("\n]}}\n");
   out.publish();
-  const std::string steps =
-      held.last < held.first ? std::string("no complete step")
-                             : fmt::format("steps {} to {}", held.first, held.last);
+  const std::string steps = held.last < held.first
+                                ? std::string("no complete step")
+                                : fmt::format("steps {} to {}", held.first, held.last);
   const std::string left_out =
       held.dropped == 0 ? std::string()
                         : fmt::format(", {} left out (limit reached; asked for steps {} to {})",

@@ -17,12 +17,13 @@ struct RankTrace {
   std::string host;
   std::int64_t offset_ns = 0;  ///< added to this rank's clock to give rank 0's
   std::vector<TraceSpan> spans;
-  std::vector<std::string> names;  ///< if not empty, spans[i].name is names[i] (received from a rank)
+  std::vector<std::string>
+      names;  ///< if not empty, spans[i].name is names[i] (received from a rank)
   std::size_t dropped = 0;
 };
 
-/// A rank's spans as text, for the gather; parse_rank_trace reverses it (into `names`) and fails with
-/// Exit::internal on any other text.
+/// A rank's spans as text, for the gather; parse_rank_trace reverses it (into `names`) and fails
+/// with Exit::internal on any other text.
 std::string serialize(const RankTrace& trace);
 RankTrace parse_rank_trace(const std::string& text);
 

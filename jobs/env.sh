@@ -31,6 +31,7 @@ explain_status() {
   local words
   case $1 in
     0) return ;;
+    1) words="a fault of the program: please report it" ;;
     2) words="a setting is wrong" ;;
     3) words="the data cannot be used" ;;
     4) words="a checkpoint or the output folder cannot be used" ;;

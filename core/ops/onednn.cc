@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <dnnl.hpp>
+#include <span>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/ops/library_versions.h"

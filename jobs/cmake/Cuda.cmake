@@ -22,3 +22,10 @@ if(SIDESTEP_WERROR)
 endif()
 target_compile_options(sidestep_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:CUDA>:${cuda_warnings};--extended-lambda;--expt-relaxed-constexpr>")
+# The host half of single-source files is compiled as the other host code is.
+target_compile_options(sidestep_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-ffp-contract=off>")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_options(sidestep_flags INTERFACE
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-march=${SIDESTEP_ARCH}>")
+endif()

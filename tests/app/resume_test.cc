@@ -6,10 +6,10 @@
 namespace sidestep {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::UnorderedElementsAre;
 
 Settings parse(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "train");
@@ -37,8 +37,8 @@ TEST(Resume, TheSameCommandAgainIsNoDifference) {
 TEST(Resume, ChangesThatAreAllowedAreListed) {
   Settings now = parse({"--lr", "0.01", "--epochs", "9"});
   EXPECT_THAT(apply_resume(now, config_text(parse({"--lr", "0.3"}))),
-              ElementsAre("--epochs: checkpoint \"5\", now \"9\"",
-                          "--lr: checkpoint \"0.3\", now \"0.01\""));
+              UnorderedElementsAre("--epochs: checkpoint \"5\", now \"9\"",
+                                   "--lr: checkpoint \"0.3\", now \"0.01\""));
   EXPECT_EQ(now.lr, 0.01);
 }
 

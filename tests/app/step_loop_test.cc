@@ -43,14 +43,14 @@ struct StepLoopCase {
 
 void PrintTo(const StepLoopCase& c, std::ostream* out) { *out << c.name; }
 
-/// 200 samples in batches of 64: an epoch is four steps and ends with a batch of 8, so that shuffling
+/// 50 samples in batches of 16: an epoch is four steps and ends with a batch of 2, so that shuffling
 /// and the plan of the tail fall into the window too.
 Settings settings_of(const StepLoopCase& c) {
   Settings s = default_settings(Command::train);
   s.model = c.model;
   s.hidden = {64, 32};
-  s.data = "synthetic:200x28x28x1x10";
-  s.batch = 64;
+  s.data = "synthetic:50x28x28x1x10";
+  s.batch = 16;
   s.seed = 1;
   s.optimizer = c.optimizer;
   s.lr = 0.001;

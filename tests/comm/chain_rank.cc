@@ -45,9 +45,9 @@ ChainRank::ChainRank(std::unique_ptr<Communicator> comm, const ChainOptions& opt
     for (std::int64_t i = 0; i < kWidth; ++i)
       w[i] = 0.75f + 0.5f * random_uniform(key, static_cast<std::uint64_t>(i));
   }
-  engine_ = std::make_unique<RoundEngine>(store_, *optimizer_, comm_, compute_,
-                                          options.one_stream ? compute_ : update_stream_,
-                                          options.engine);
+  engine_ =
+      std::make_unique<RoundEngine>(store_, *optimizer_, comm_, compute_,
+                                    options.one_stream ? compute_ : update_stream_, options.engine);
 }
 
 ChainRank::~ChainRank() = default;

@@ -16,10 +16,10 @@ struct ChainOptions {
   RoundEngine::Options engine{.buckets = {.bytes = 256, .first_bytes = 128}};
   OptimizerConfig optimizer{.name = "sgd", .momentum = 0.9, .weight_decay = 0.001};
   StreamMode mode = StreamMode::threaded;
-  bool one_stream = false;          ///< updates run on the compute stream
-  int max_reader_delay_us = 0;      ///< each last reader comes up to this much late
+  bool one_stream = false;      ///< updates run on the compute stream
+  int max_reader_delay_us = 0;  ///< each last reader comes up to this much late
   std::uint64_t delay_seed = 0;
-  bool forget_last_reads = false;   ///< tells the engine that nobody reads the weights
+  bool forget_last_reads = false;  ///< tells the engine that nobody reads the weights
 };
 
 class ChainRank {
@@ -35,8 +35,8 @@ class ChainRank {
   /// Enqueues step `step` on samples first, first + 1, ...; none is allowed.
   void train(std::int64_t step, std::int64_t first, std::int64_t samples);
   /// Enqueues a step whose local gradient of each layer is written by `fill(layer, gradient)`.
-  void train_by_hand(std::int64_t step, std::int64_t weight,
-                     std::function<void(int, float*)> fill, double loss = 1);
+  void train_by_hand(std::int64_t step, std::int64_t weight, std::function<void(int, float*)> fill,
+                     double loss = 1);
   /// Called (on the compute stream) before layer `layer` is read for the last time in a step.
   void set_reader_hook(std::function<void(int layer)> hook) { reader_hook_ = std::move(hook); }
 

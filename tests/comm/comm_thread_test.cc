@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <thread>
 
+#include "comm/backoff.h"
 #include "core/base/error.h"
 #include "core/base/rng.h"
 #include "core/device/stream.h"
@@ -49,33 +51,32 @@ TEST(CommThread, ResultsArriveAndTheCommunicatorComesBack) {
 
 TEST(CommThread, EventsCompleteInOrderWhateverTheOrderOfTheirCauses) {
   constexpr int kJobs = 40;
-  run_ranks(
-      2,
-      [](auto comm) {
-        const int rank = comm->rank();
-        CommThread thread(std::move(comm), {.max_in_flight = 3});
-        std::vector<std::vector<float>> data(kJobs, std::vector<float>(5, 1.0f));
-        std::vector<std::shared_ptr<Timeline>> causes;
-        std::vector<Event> events;
-        for (auto& part : data) {
-          causes.push_back(std::make_shared<Timeline>());
-          events.push_back(thread.all_reduce(view_of(part), Reduce::sum,
-                                             event_of(causes.back(), 1), "x", 0));
-        }
-        // Each rank lets them go in an order of its own.
-        const std::uint64_t key = rng_key(5, "order", static_cast<std::uint64_t>(rank));
-        for (std::size_t i = causes.size(); i > 0; --i) {
-          const std::size_t k = random_below(key, i, i);
-          causes[k]->advance(1);
-          causes.erase(causes.begin() + static_cast<std::ptrdiff_t>(k));
-        }
-        for (std::size_t i = events.size(); i > 0; --i) {
-          events[i - 1].wait();
-          for (std::size_t k = 0; k < i; ++k) EXPECT_TRUE(events[k].done());
-        }
-        for (const auto& part : data) EXPECT_EQ(part, std::vector<float>(5, 2.0f));
-      },
-      {.max_delay_us = 200, .seed = 9});
+  run_ranks(2,
+            [](auto comm) {
+              const int rank = comm->rank();
+              CommThread thread(std::move(comm), {.max_in_flight = 3});
+              std::vector<std::vector<float>> data(kJobs, std::vector<float>(5, 1.0f));
+              std::vector<std::shared_ptr<Timeline>> causes;
+              std::vector<Event> events;
+              for (auto& part : data) {
+                causes.push_back(std::make_shared<Timeline>());
+                events.push_back(thread.all_reduce(view_of(part), Reduce::sum,
+                                                   event_of(causes.back(), 1), "x", 0));
+              }
+              // Each rank lets them go in an order of its own.
+              const std::uint64_t key = rng_key(5, "order", static_cast<std::uint64_t>(rank));
+              for (std::size_t i = causes.size(); i > 0; --i) {
+                const std::size_t k = random_below(key, i, i);
+                causes[k]->advance(1);
+                causes.erase(causes.begin() + static_cast<std::ptrdiff_t>(k));
+              }
+              for (std::size_t i = events.size(); i > 0; --i) {
+                events[i - 1].wait();
+                for (std::size_t k = 0; k < i; ++k) EXPECT_TRUE(events[k].done());
+              }
+              for (const auto& part : data) EXPECT_EQ(part, std::vector<float>(5, 2.0f));
+            },
+            {.max_delay_us = 200, .seed = 9});
 }
 
 TEST(CommThread, ACollectiveStartsOnlyAfterItsEvent) {
@@ -184,6 +185,85 @@ TEST(CommThread, MoreJobsThanTheQueueBeganWith) {
     last.wait();
     for (std::size_t i = 0; i < kJobs; ++i) EXPECT_EQ(x[i], static_cast<std::int64_t>(2 * i));
   });
+}
+
+/// Two ranks as seen by the comm thread; its collectives finish when the test says so.
+class HeldCommunicator final : public Communicator {
+ public:
+  struct State {
+    std::atomic<int> started{0};
+    std::atomic<int> finished{0};
+    std::atomic<int> most_in_flight{0};
+    std::atomic<int> tests{0};
+    std::atomic<bool> go{false};
+  };
+  explicit HeldCommunicator(State& state) : state_(state) {}
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  std::string_view kind() const override { return "held"; }
+  std::unique_ptr<Request> start_all_reduce(View, Reduce) override {
+    const int in_flight = ++state_.started - state_.finished;
+    state_.most_in_flight = std::max(state_.most_in_flight.load(), in_flight);
+    return std::make_unique<Held>(state_);
+  }
+  std::unique_ptr<Request> start_all_gather(View, View) override { return nullptr; }
+  std::unique_ptr<Request> start_broadcast(View, int) override { return nullptr; }
+  void abort(int) noexcept override {}
+
+ private:
+  struct Held final : Request {
+    explicit Held(State& s) : state(s) {}
+    bool test() override {
+      ++state.tests;
+      if (state.go) ++state.finished;
+      return state.go;
+    }
+    State& state;
+  };
+  State& state_;
+};
+
+TEST(CommThread, NoMoreInFlightThanAllowed) {
+  HeldCommunicator::State state;
+  CommThread thread(std::make_unique<HeldCommunicator>(state), {.max_in_flight = 3});
+  std::vector<float> x = {1};
+  Event last;
+  for (int i = 0; i < 10; ++i) last = thread.all_reduce(view_of(x), Reduce::sum, Event(), "x", 0);
+  while (state.tests < 20) std::this_thread::yield();
+  EXPECT_EQ(state.started, 3);
+  state.go = true;
+  last.wait();
+  EXPECT_EQ(state.started, 10);
+  EXPECT_EQ(state.most_in_flight, 3);
+}
+
+TEST(CommThread, APendingEventHoldsBackOnlyWhatFollows) {
+  HeldCommunicator::State state;
+  CommThread thread(std::make_unique<HeldCommunicator>(state), kDefaults);
+  std::vector<float> x = {1};
+  const auto cause = std::make_shared<Timeline>();
+  const Event first = thread.all_reduce(view_of(x), Reduce::sum, Event(), "first", 0);
+  const Event second = thread.all_reduce(view_of(x), Reduce::sum, event_of(cause, 1), "second", 0);
+  while (state.tests < 5) std::this_thread::yield();
+  EXPECT_EQ(state.started, 1);
+  state.go = true;
+  first.wait();  // the second, not started, does not keep the first from being tested
+  EXPECT_FALSE(second.done());
+  cause->advance(1);
+  second.wait();
+  EXPECT_EQ(state.started, 2);
+}
+
+TEST(Backoff, DoublesUpToItsLimit) {
+  Backoff backoff(50);
+  std::vector<std::int64_t> pauses;
+  for (int i = 0; i < 6; ++i) {
+    pauses.push_back(backoff.next().count());
+    backoff.pause();
+  }
+  EXPECT_EQ(pauses, (std::vector<std::int64_t>{5, 10, 20, 40, 50, 50}));
+  backoff.reset();
+  EXPECT_EQ(backoff.next().count(), 5);
 }
 
 TEST(CommThread, TracesEachCollectiveOfTheWindow) {

@@ -5,7 +5,8 @@
 
 #include <cmath>
 #include <limits>
-#include <stdexcept>
+#include <ostream>
+#include <thread>
 
 #include "core/base/error.h"
 #include "tests/comm/chain_rank.h"
@@ -64,7 +65,8 @@ TEST(RoundEngine, RanksTogetherEqualOneRank) {
 TEST(RoundEngine, AnIdleRankIsNoParticipant) {
   run_ranks(3, [](auto comm) {
     ChainRank rank(std::move(comm), with(Overlap::full));
-    const std::int64_t samples = std::vector<std::int64_t>{4, 0, 7}[static_cast<std::size_t>(rank.rank())];
+    constexpr std::int64_t kShares[] = {4, 0, 7};
+    const std::int64_t samples = kShares[rank.rank()];
     rank.train(0, 0, samples);
     const RoundResult result = rank.engine().result(0);
     EXPECT_EQ(result.weight, 11);
@@ -109,8 +111,8 @@ TEST_P(OverlapTest, UpdatesOnTheComputeStreamChangeNoBit) {
   }
 }
 
-/// Trains one step in which the last reader of the last layer comes only after `update done`, which
-/// is impossible unless the engine ignores last readers.
+/// Trains a step in which the last reader of the last layer comes only after its update, which is
+/// possible only where the engine is told nothing of last readers.
 TEST(RoundEngine, TheTestOfLastReadersSeesAnUpdateThatCameTooEarly) {
   const auto run = [](bool forget) {
     ChainOptions options = with(Overlap::full);
@@ -191,14 +193,17 @@ struct NotFinite {
   bool one_stream;
   double clip;
 };
+/// GoogleTest's name for a case.
+void PrintTo(const NotFinite& mode, std::ostream* out) {
+  *out << "overlap " << static_cast<int>(mode.overlap) << ", one stream " << mode.one_stream
+       << ", clip " << mode.clip;
+}
 class NotFiniteTest : public ::testing::TestWithParam<NotFinite> {};
-INSTANTIATE_TEST_SUITE_P(Modes, NotFiniteTest,
-                         ::testing::Values(NotFinite{Overlap::off, false, 0},
-                                           NotFinite{Overlap::backward, false, 0},
-                                           NotFinite{Overlap::full, false, 0},
-                                           NotFinite{Overlap::full, true, 0},
-                                           NotFinite{Overlap::full, false, 1},
-                                           NotFinite{Overlap::full, true, 1}));
+INSTANTIATE_TEST_SUITE_P(
+    Modes, NotFiniteTest,
+    ::testing::Values(NotFinite{Overlap::off, false, 0}, NotFinite{Overlap::backward, false, 0},
+                      NotFinite{Overlap::full, false, 0}, NotFinite{Overlap::full, true, 0},
+                      NotFinite{Overlap::full, false, 1}, NotFinite{Overlap::full, true, 1}));
 
 /// Runs five steps; what `plant` leaves in step 2 of rank 1 must stop each rank there.
 void expect_stop_at_step_2(const NotFinite& mode, double loss, float planted,

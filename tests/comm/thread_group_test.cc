@@ -31,9 +31,8 @@ TEST_P(ThreadGroup, CollectivesOfEveryTypeAndSize) {
 }
 
 TEST_P(ThreadGroup, SeveralInFlightWithLateResults) {
-  run_ranks(
-      GetParam(), [](auto comm) { check_many_in_flight(*comm); },
-      {.max_delay_us = 300, .seed = 3});
+  run_ranks(GetParam(), [](auto comm) { check_many_in_flight(*comm); },
+            {.max_delay_us = 300, .seed = 3});
 }
 
 TEST_P(ThreadGroup, BlockingHelpers) {

@@ -34,33 +34,42 @@ class Overlap(Case):
     def end(spans):
         return max(span["ts"] + span["dur"] for span in spans)
 
-    def sent_during_backward(self, steps):
-        """Steps whose first bucket is on its way before the last backward node ends."""
-        good = 0
-        for spans in steps.values():
-            buckets = [span for span in spans["communication"] if span["name"].startswith("all-reduce bucket")]
-            good += buckets[0]["ts"] < self.end(spans["compute"])
-        return good
+    def sent_during_backward(self, spans):
+        """The first bucket is on its way before the last backward node ends."""
+        buckets = [span for span in spans["communication"] if span["name"].startswith("all-reduce bucket")]
+        return buckets[0]["ts"] < self.end(spans["compute"])
 
-    def forward_during_updates(self, steps):
-        """Steps whose last update is still under way when the next forward's first node starts."""
-        return sum(steps[rank, step + 1]["compute"][0]["ts"] < self.end(spans["update"])
-                   for (rank, step), spans in steps.items() if (rank, step + 1) in steps)
+    def overlaps(self, steps):
+        """Of how many steps that have a successor the exchange overlaps backward and the next forward."""
+        followed = [(spans, steps[rank, step + 1]) for (rank, step), spans in steps.items() if (rank, step + 1) in steps]
+        self.assertEqual(len(followed), len(steps) - 2)
+        both = [self.sent_during_backward(spans) and after["compute"][0]["ts"] < self.end(spans["update"])
+                for spans, after in followed]
+        return sum(both), len(both)
+
+    def assert_forward_waits_for_updates(self, steps):
+        """No layer runs before the weights it reads are updated: the first layer's gradient is the last to come."""
+        for (rank, step), spans in steps.items():
+            if (rank, step + 1) in steps:
+                first_layer = next(span for span in steps[rank, step + 1]["compute"] if span["name"] == "fc1")
+                self.assertGreaterEqual(first_layer["ts"], spans["update"][-1]["ts"] + spans["update"][-1]["dur"])
 
     def test_overlap_full(self):
         steps = self.traced_steps("full")
-        self.assertGreater(self.sent_during_backward(steps), len(steps) / 2)
-        self.assertGreater(self.forward_during_updates(steps), (len(steps) - 2) / 2)
+        good, of = self.overlaps(steps)
+        self.assertGreater(good, of / 2)
+        self.assert_forward_waits_for_updates(steps)
 
     def test_overlap_backward(self):
         steps = self.traced_steps("backward")
-        self.assertGreater(self.sent_during_backward(steps), len(steps) / 2)
-        self.assertEqual(self.forward_during_updates(steps), 0)
+        self.assertGreater(sum(map(self.sent_during_backward, steps.values())), len(steps) / 2)
+        self.assert_forward_waits_for_updates(steps)
 
     def test_the_same_checks_fail_without_overlap(self):
         steps = self.traced_steps("off")
-        self.assertEqual(self.sent_during_backward(steps), 0)
-        self.assertEqual(self.forward_during_updates(steps), 0)
+        self.assertEqual(self.overlaps(steps)[0], 0)
+        self.assertEqual(sum(map(self.sent_during_backward, steps.values())), 0)
+        self.assert_forward_waits_for_updates(steps)
 
 
 if __name__ == "__main__":

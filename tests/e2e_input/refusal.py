@@ -17,6 +17,11 @@ SMALL = ["--model", "mlp", "--hidden", "16", "--seed", "1", "--threads", "1"]
 TINY = ["--data", "synthetic:64x8x8x1x4", "--batch", 16]
 
 
+def run():
+    """For the end of a test file."""
+    runner.main()
+
+
 class RefusalCase(runner.Case):
     """Helpers; holds no tests."""
 
@@ -46,6 +51,12 @@ class RefusalCase(runner.Case):
     def assert_absent(self, *names):
         for name in names:
             self.assertFalse((self.folder / name).exists(), name)
+
+    def mpirun(self, ranks, *arguments, check=None, env=None, **options):
+        """As Case has it; a single rank without mpirun, which starts sooner."""
+        if ranks == 1 and not options:
+            return self.alone(*arguments, check=check, env={"OMPI_MCA_ess_singleton_isolated": 1, **(env or {})})
+        return super().mpirun(ranks, *arguments, check=check, env=env, **options)
 
     def train(self, *options, out="run", data=None):
         return ["train", *SMALL, *(TINY if data is None else ["--data", data, "--batch", 16]), "--out", out, *options]

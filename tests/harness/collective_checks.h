@@ -22,8 +22,8 @@ inline void finish(std::unique_ptr<Request> request) {
 
 template <class T>
 View view_of(std::vector<T>& data) {
-  return {reinterpret_cast<std::byte*>(data.data()),
-          Shape{static_cast<std::int64_t>(data.size())}, dtype_of<T>, Device{}};
+  return {reinterpret_cast<std::byte*>(data.data()), Shape{static_cast<std::int64_t>(data.size())},
+          dtype_of<T>, Device{}};
 }
 
 /// Small whole numbers, so that sums are exact in every dtype and order.

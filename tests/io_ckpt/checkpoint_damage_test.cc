@@ -112,8 +112,9 @@ TEST_F(CheckpointDamage, NamesTheDamagedDataset) {
 
 TEST_F(CheckpointDamage, CutFileSaysHowMuchIsThere) {
   spill(path_, file_.substr(0, hdf5_end(file_) - 1000));
-  expect_names(error_of(Exit::checkpoint, [&] { read_checkpoint(path_); }),
-               {"cut short", std::to_string(hdf5_end(file_) - 1000), std::to_string(hdf5_end(file_))});
+  expect_names(
+      error_of(Exit::checkpoint, [&] { read_checkpoint(path_); }),
+      {"cut short", std::to_string(hdf5_end(file_) - 1000), std::to_string(hdf5_end(file_))});
 }
 
 TEST(CheckpointSeal, HashOfOneBlockIsHash64) {

@@ -150,17 +150,18 @@ TEST(CheckpointFile, H5dumpReadsIt) {
   if (std::system("h5dump --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "no h5dump";
   const ScratchFolder folder;
   write_checkpoint(folder / "a.h5", sample_content());
-  EXPECT_EQ(std::system(fmt::format("h5dump '{}' >/dev/null", (folder / "a.h5").string()).c_str()), 0);
+  EXPECT_EQ(std::system(fmt::format("h5dump '{}' >/dev/null", (folder / "a.h5").string()).c_str()),
+            0);
 }
 
 TEST(CheckpointFile, DatasetsMayBeRemovedByAnotherProgram) {
   const ScratchFolder folder;
   auto content = sample_content();
   write_checkpoint(folder / "a.h5", content);
-  edit(folder / "a.h5", [](hid_t file) {
-    ASSERT_GE(H5Ldelete(file, "/model/params/conv1.bias", H5P_DEFAULT), 0);
-  });
-  std::erase_if(content.tensors, [](const auto& t) { return t.path == "/model/params/conv1.bias"; });
+  edit(folder / "a.h5",
+       [](hid_t file) { ASSERT_GE(H5Ldelete(file, "/model/params/conv1.bias", H5P_DEFAULT), 0); });
+  std::erase_if(content.tensors,
+                [](const auto& t) { return t.path == "/model/params/conv1.bias"; });
   expect_equal(read_checkpoint(folder / "a.h5"), content);
 }
 

@@ -1,12 +1,12 @@
 #include "io/checkpoint_folder.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <fmt/format.h>
 
 #include "io/output_file.h"
 #include "tests/io_ckpt/io_ckpt_util.h"
@@ -31,8 +31,8 @@ TEST(CheckpointFolder, NamesAndOrder) {
   const CheckpointFolder folder(scratch.path());
   EXPECT_EQ(folder.file_of(42).filename(), "step-00000042.h5");
   EXPECT_EQ(step_of_checkpoint(folder.file_of(123456789012)), 123456789012);
-  for (const char* name :
-       {"best.h5", "step-.h5", "step-1x.h5", "step--1.h5", "step-1.h5.part", "step-99999999999999999999.h5"})
+  for (const char* name : {"best.h5", "step-.h5", "step-1x.h5", "step--1.h5", "step-1.h5.part",
+                           "step-99999999999999999999.h5"})
     EXPECT_EQ(step_of_checkpoint(name), std::nullopt) << name;
   for (const std::int64_t step : {9, 100, 123456789}) touch(folder.file_of(step));
   for (const char* name : {"best.h5", "notes.txt", ".step-00000200.h5.tmp-host-1"})
@@ -49,13 +49,15 @@ TEST(CheckpointFolder, AFolderThatIsNotThereIsEmpty) {
 TEST(CheckpointFolder, LatestSkipsDamagedFilesWithALineEach) {
   const ScratchFolder scratch;
   const CheckpointFolder folder(scratch.path());
-  for (const std::int64_t step : {10, 20, 30}) write_checkpoint(folder.file_of(step), sample_content(step));
+  for (const std::int64_t step : {10, 20, 30})
+    write_checkpoint(folder.file_of(step), sample_content(step));
   std::string text = slurp(folder.file_of(30));
   text[text.size() / 2] ^= 1;
   spill(folder.file_of(30), text);
   spill(folder.file_of(40), "");
   std::vector<std::string> warnings;
-  const auto [file, content] = folder.latest([&](const std::string& line) { warnings.push_back(line); });
+  const auto [file, content] =
+      folder.latest([&](const std::string& line) { warnings.push_back(line); });
   EXPECT_EQ(file, folder.file_of(20));
   expect_equal(content, sample_content(20));
   ASSERT_THAT(warnings, SizeIs(2));

@@ -49,8 +49,8 @@ TEST(CheckpointKill, PublishedFilesAreCompleteWhenKilledAtAnyMoment) {
     ASSERT_GE(child, 0);
     if (child == 0) save_for_ever(folder, same, newest + 1);
     // A random moment, not a synchronisation.
-    std::this_thread::sleep_for(std::chrono::microseconds(
-        2000 + random_below(rng_key(7, "kill"), attempt, 20000)));
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(2000 + random_below(rng_key(7, "kill"), attempt, 20000)));
     ASSERT_EQ(::kill(child, SIGKILL), 0);
     siginfo_t ended{};
     ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOWAIT), 0);

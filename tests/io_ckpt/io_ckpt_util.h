@@ -58,7 +58,8 @@ inline void spill(const std::filesystem::path& path, const std::string& text) {
 }
 
 template <class T>
-CheckpointTensor make_tensor(const std::string& path, const Shape& shape, const std::vector<T>& values) {
+CheckpointTensor make_tensor(const std::string& path, const Shape& shape,
+                             const std::vector<T>& values) {
   CheckpointTensor tensor{path, shape, dtype_of<T>, {}};
   tensor.bytes.resize(values.size() * sizeof(T));
   if (!values.empty()) std::memcpy(tensor.bytes.data(), values.data(), tensor.bytes.size());

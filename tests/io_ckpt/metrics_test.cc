@@ -11,8 +11,8 @@
 namespace sidestep::testing {
 namespace {
 
-using ::testing::ElementsAre;
 using nlohmann::json;
+using ::testing::ElementsAre;
 
 StepMetrics step_line(std::int64_t step) {
   StepMetrics m;

@@ -38,9 +38,9 @@ TEST(OutputFile, UnpublishedFileLeavesNothing) {
 
 TEST(OutputFile, FullDiskIsFoundBeforeWriting) {
   const ScratchFolder folder;
-  expect_names(error_of(Exit::checkpoint,
-                        [&] { AtomicFile file(folder / "a.h5", std::uint64_t{1} << 60); }),
-               {"a.h5", "No space left", "1152921504606846976 bytes needed", "bytes free"});
+  expect_names(
+      error_of(Exit::checkpoint, [&] { AtomicFile file(folder / "a.h5", std::uint64_t{1} << 60); }),
+      {"a.h5", "No space left", "1152921504606846976 bytes needed", "bytes free"});
   EXPECT_THAT(folder.names(), IsEmpty());
 }
 
@@ -78,7 +78,8 @@ TEST(OutputFile, OwnersOfTemporaries) {
   ASSERT_TRUE(owner);
   EXPECT_EQ(owner->host, "node-12");
   EXPECT_EQ(owner->pid, 345);
-  for (const char* name : {"a.h5", ".a.h5", "a.h5.tmp-h-1", ".a.tmp-h", ".a.tmp-h-x", ".a.tmp-h-1x"})
+  for (const char* name :
+       {"a.h5", ".a.h5", "a.h5.tmp-h-1", ".a.tmp-h", ".a.tmp-h-x", ".a.tmp-h-1x"})
     EXPECT_FALSE(temporary_owner(name)) << name;
   EXPECT_TRUE(process_runs(::getpid()));
   EXPECT_FALSE(process_runs(0));

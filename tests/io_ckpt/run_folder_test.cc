@@ -1,10 +1,9 @@
 #include "io/run_folder.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
-
-#include <fmt/format.h>
 
 #include "io/checkpoint_folder.h"
 #include "io/output_file.h"
@@ -77,6 +76,8 @@ TEST(RunFolder, ReplaceRemovesOnlyTheRunsFiles) {
   spill(scratch / "run/checkpoints/mine.h5", "x");
   {
     const RunFolder folder(scratch / "run", Mode::replace);
+    EXPECT_EQ(read_text_file(folder.config()), "batch = 64\n");  // until the new run is certain
+    folder.remove_earlier();
     EXPECT_FALSE(std::filesystem::exists(folder.config()));
     EXPECT_FALSE(std::filesystem::exists(folder.metrics()));
   }
@@ -88,8 +89,9 @@ TEST(RunFolder, ReplaceRemovesOnlyTheRunsFiles) {
 
 TEST(RunFolder, ResumeNeedsACheckpoint) {
   const ScratchFolder scratch;
-  expect_names(error_of(Exit::checkpoint, [&] { RunFolder folder(scratch / "none", Mode::resume); }),
-               {"none", "no run to resume"});
+  expect_names(
+      error_of(Exit::checkpoint, [&] { RunFolder folder(scratch / "none", Mode::resume); }),
+      {"none", "no run to resume"});
   EXPECT_THAT(scratch.names(), IsEmpty());
   leave_run(scratch / "run");
   EXPECT_NO_THROW(RunFolder(scratch / "run", Mode::resume));
@@ -121,8 +123,9 @@ TEST(RunFolder, WrongKindAndNotCreatable) {
   spill(scratch / "file", "x");
   expect_names(error_of(Exit::settings, [&] { RunFolder folder(scratch / "file", Mode::fresh); }),
                {"expected a folder, found a file"});
-  expect_names(error_of(Exit::checkpoint, [&] { RunFolder folder(scratch / "file/run", Mode::fresh); }),
-               {"file/run", "Not a directory"});
+  expect_names(
+      error_of(Exit::checkpoint, [&] { RunFolder folder(scratch / "file/run", Mode::fresh); }),
+      {"file/run", "Not a directory"});
   EXPECT_THAT(scratch.names(), ElementsAre("file"));
 }
 

@@ -61,8 +61,8 @@ TEST(TraceFile, OtherTextIsRefused) {
 TEST(TraceFile, RanksHaveNamedRowsAndOneClock) {
   const ScratchFolder folder;
   const auto path = folder / "t.json";
-  const std::string line =
-      write_trace(path, {rank_trace(0, 0), parse_rank_trace(serialize(rank_trace(1, 500)))}, 10, 11);
+  const std::string line = write_trace(
+      path, {rank_trace(0, 0), parse_rank_trace(serialize(rank_trace(1, 500)))}, 10, 11);
   expect_names(line, {"t.json", "steps 10 to 11", "2 ranks", "10 spans"});
   const json trace = json::parse(slurp(path));
   std::vector<std::string> processes, rows;

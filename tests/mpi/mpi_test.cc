@@ -49,9 +49,7 @@ TEST(Mpi, CollectivesOfEveryTypeAndSize) {
   check_collectives(*comm, {0, 1, 17, 300007});
 }
 
-TEST(Mpi, CountsThatOneCallCannotTake) {
-  check_collectives(*job()->world(7), {1, 7, 8, 100});
-}
+TEST(Mpi, CountsThatOneCallCannotTake) { check_collectives(*job()->world(7), {1, 7, 8, 100}); }
 
 TEST(Mpi, SeveralInFlight) { check_many_in_flight(*job()->world()); }
 

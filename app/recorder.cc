@@ -125,6 +125,10 @@ void Recorder::flush(CommThread& comm) {
     gather_times(last_step_, comm);
   write_times();
   progress_.flush();
+  flush_files();
+}
+
+void Recorder::flush_files() {
   if (metrics_) metrics_->flush();
   if (rank_times_) rank_times_->flush();
 }

@@ -39,7 +39,9 @@ class Recorder {
   void pause() { progress_.pause(); }
   void go_on() { progress_.go_on(); }
   void say(const std::string& line);
-  /// Everything written so far reaches the files.
+  /// The lines so far reach the files: before each save, so that no checkpoint is ahead of them.
+  void flush_files();
+  /// Ends the interval of ranks.jsonl; everything written so far reaches the files.
   void flush(CommThread& comm);
   /// Writes summary.json (rank 0).
   struct Ending {

@@ -126,6 +126,7 @@ void Trainer::save(std::int64_t step) {
   if (!leads()) return;
   const std::int64_t begin = now_ns();
   rig_->engine().quiesced().wait();
+  recorder_->flush_files();
   saver_->save(make_content(rig_->params(), state()), step);
   recorder_->add_save_seconds(static_cast<double>(now_ns() - begin) * 1e-9);
 }

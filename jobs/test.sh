@@ -12,7 +12,7 @@ source jobs/env.sh
 
 # Tests that make sense under ThreadSanitizer: streams, reducer, engine, storage, and a seeded race
 # that it must report. No MPI and no OpenMP in them.
-tsan_targets=(test_device test_comm test_io_data test_io_ckpt tsan_race)
+tsan_targets=(test_base test_device test_comm test_io_data tsan_race)
 
 labels=(unit mpi e2e asan tsan cuda-build)
 install=yes

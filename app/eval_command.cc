@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "app/agreement.h"
 #include "app/commands.h"
@@ -66,15 +67,19 @@ int run_eval(Settings& settings, MpiJob& job) {
   set_compute_threads(threads);
   Dataset& data = in.data.test ? *in.data.test : *in.data.train;
   const ModelBuilder build = make_model(in.state.model);
-  Executor holder(build, {.device = in.device, .batches = {1}});
-  restore_weights(in.content, settings.checkpoint, holder.params());
-  Evaluator evaluator(build, holder.shared_params(), data,
+  std::optional<Executor> holder;
+  std::optional<Evaluator> evaluator;
+  together(*world, [&] {
+    holder.emplace(build, Executor::Options{.device = in.device, .batches = {1}});
+    restore_weights(in.content, settings.checkpoint, holder->params());
+    evaluator.emplace(build, holder->shared_params(), data,
                       std::max<std::int64_t>(settings.eval_batch / job.size(), 1), job.rank(),
                       job.size());
+  });
   CommThread comm(std::move(world), {});
   Stream compute = Stream::create(in.device, "compute");
   compute.host([threads] { set_compute_threads(threads); });
-  const EvalResult result = evaluator.run(compute, comm, in.state.position.step);
+  const EvalResult result = evaluator->run(compute, comm, in.state.position.step);
   log_info(fmt::format("data: {} ({} part)", data.description(), in.data.test ? "test" : "training"));
   log_info(fmt::format("checkpoint {}: step {}, accuracy {:.2f} % ({} of {}), loss {:.6f}",
                        settings.checkpoint, in.state.position.step, 100 * result.accuracy(),

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "app/agreement.h"
 #include "app/commands.h"
 #include "app/failure.h"
 #include "app/options.h"
@@ -66,6 +67,8 @@ int run_job(int argc, char** argv, Settings settings, std::exception_ptr parse_f
       check_launch(job.size(), process_environment(), settings.allow_single);
       check_hdf5_version();
     });
+    // Before their ways part: each command agrees on its own settings in its own order.
+    agree(*job.world(), {{"command", std::string(to_string(settings.command))}});
     return run_command(settings, job);
   } catch (...) {
     return end_job(std::current_exception(), job.rank(), job.size(), MpiJob::abort);

@@ -144,14 +144,15 @@ void Rig::run_samples(const LoadedBatch& batch, Pending& pending, bool stop) {
   copy(compute_, executor_->input(n, "x"), batch.x);
   copy(compute_, executor_->input(n, "y"), batch.y);
   prefetch_->release(batch.slot, compute_.record());
-  compute_.host([&pending] { pending.begin_ns = now_ns(); });
+  compute_.host([this, &pending] { pending.compute_ns = executor_->gate_wait_ns() - now_ns(); });
   executor_->forward(compute_, n, engine_.get(), step);
   const View loss = executor_->loss(n), weight = executor_->weight(n),
              correct = executor_->correct(n);
   engine_->contribute(&loss, &weight, &correct, n, batch.digest, stop);
   copy(compute_, host_view(&pending.loss), loss);
   executor_->backward(compute_, n, engine_->sink(), step);
-  compute_.host([&pending] { pending.end_ns = now_ns(); });
+  compute_.host([this, &pending] { pending.compute_ns += now_ns() - executor_->gate_wait_ns(); });
+  pending.computed = compute_.record();
 }
 
 void Rig::enqueue(bool stop) {
@@ -181,10 +182,13 @@ void Rig::enqueue(bool stop) {
 StepReport Rig::complete() {
   check(outstanding() > 0, "complete() without an outstanding step");
   const Pending& pending = pending_[static_cast<std::size_t>(completed_ + 1) % pending_.size()];
-  StepReport report{.round = engine_->result(pending.after.step),
+  const RoundResult round = engine_->result(pending.after.step);
+  pending.computed.wait();
+  StepReport report{.round = round,
                     .after = pending.after,
                     .lr = pending.lr,
                     .input_wait_ns = pending.input_wait_ns,
+                    .compute_ns = pending.compute_ns,
                     .own_samples = pending.own_samples};
   ++completed_;
   const std::int64_t now = now_ns();
@@ -194,8 +198,6 @@ StepReport Rig::complete() {
   const std::int64_t gate_wait = executor_->gate_wait_ns() + engine_->inline_wait_ns();
   report.exposed_ns = gate_wait - gate_wait_before_;
   gate_wait_before_ = gate_wait;
-  report.compute_ns =
-      std::max<std::int64_t>(pending.end_ns - pending.begin_ns - report.exposed_ns, 0);
   return report;
 }
 

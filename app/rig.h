@@ -90,7 +90,9 @@ class Rig {
     std::int64_t batch = 0;
     double loss = 0;  ///< this rank's sum; written by the compute stream
     std::int64_t input_wait_ns = 0, own_samples = 0;
-    std::int64_t begin_ns = 0, end_ns = 0;  ///< of compute; written by the compute stream
+    /// Time on the compute stream without waits for weights; written there, first as minus the begin.
+    std::int64_t compute_ns = 0;
+    Event computed;  ///< compute_ns is final
   };
   bool next_request(LoadRequest& request);
   std::vector<std::int64_t> own_batches() const;

@@ -66,6 +66,7 @@ class Trainer {
   std::optional<RunFolder> folder_;      ///< rank 0
   std::unique_ptr<StorageThread> storage_;
   std::string resumed_file_;             ///< empty: a fresh start
+  std::optional<std::pair<std::string, std::uint64_t>> resumed_data_;  ///< description and digest
   std::optional<CheckpointContent> content_;  ///< rank 0, until restored
   DataPair data_;
   ModelConfig model_;

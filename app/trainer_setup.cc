@@ -124,6 +124,8 @@ void Trainer::take_over_checkpoint() {
                            {"epoch", s.position.cursor.epoch},
                            {"position", s.position.cursor.position},
                            {"ranks", s.ranks},
+                           {"data", s.data},
+                           {"data_digest", s.data_digest},
                            {"seed", s.seed}};
     if (s.best) json["best"] = *s.best;
     told = json.dump();
@@ -142,6 +144,7 @@ void Trainer::take_over_checkpoint() {
     start_ = {.step = json["step"],
               .samples_seen = json["samples"],
               .cursor = {json["epoch"], json["position"]}};
+    resumed_data_ = {json["data"], json["data_digest"]};
     if (json.contains("best")) best_ = json["best"].get<double>();
     if (leads() && json["ranks"] != job_.size())
       log_info(fmt::format("resume: the checkpoint is of {} ranks, this job has {}; the data goes on "
@@ -161,6 +164,11 @@ void Trainer::open_inputs() {
               .channels = sample[2],
               .classes = data_.train->classes(),
               .hidden = settings_.hidden};
+    if (resumed_data_ && resumed_data_->second != data_.train->digest())
+      fail(Exit::checkpoint,
+           fmt::format("{}: expected the data it was trained on ({}), found other data ({}); give that "
+                       "--data, or start anew from its weights with --init-from",
+                       resumed_file_, resumed_data_->first, data_.train->description()));
     if (settings_.keep_best != "none" && !data_.test)
       fail(Exit::settings, "--keep-best: expected data with a test part, found none; name one "
                            "(hdf5:FILE;test=FILE) or use --keep-best none");
@@ -189,13 +197,15 @@ void Trainer::build() {
                            .threads = threads_,
                            .shared_update = shared_update_,
                            .tracer = tracer_.get()};
-  together(*world_, [&] { make_model(model_); });  // its errors are the same on every rank
-  rig_ = std::make_unique<Rig>(config, std::move(world_));
-  if (data_.test) {
+  together(*world_, [&] { make_model(model_); });  // before the rig takes the communicator
+  const auto talk = job_.world();  // memory may be short on some hosts, or on all
+  together(*talk, [&] {
+    rig_ = std::make_unique<Rig>(config, std::move(world_));
+    if (!data_.test) return;
     const std::int64_t batch = std::max<std::int64_t>(settings_.eval_batch / job_.size(), 1);
     evaluator_ = std::make_unique<Evaluator>(rig_->builder(), rig_->executor().shared_params(),
                                              *data_.test, batch, job_.rank(), job_.size());
-  }
+  });
   if (leads())
     saver_ = std::make_unique<Saver>(CheckpointFolder(folder_->checkpoints()), *storage_,
                                      static_cast<int>(settings_.keep), tracer_.get());

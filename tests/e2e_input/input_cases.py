@@ -429,7 +429,7 @@ class CheckpointInput(RefusalCase):
     def test_resume_of_other_settings(self):
         for option, value, was in (("--hidden", "32", "16"), ("--optimizer", "adamw", "sgd"), ("--batch", "32", "16"),
                                    ("--seed", "7", "1"), ("--model", "lenet", "mlp"), ("--shuffle", "off", "on")):
-            self.refused(2 if option == "--hidden" else 1, self.resume(option, value), CHECKPOINT,
+            self.refused(2 if option == "--hidden" else 1, self.resume(f"{option}={value}"), CHECKPOINT,
                          f'{option}: checkpoint "{was}", now "{value}" (command line)')
             self.assert_absent("run")
         message = self.refused(1, self.resume("--hidden", "32", "--optimizer", "adamw", "--batch", "32"), CHECKPOINT)

@@ -1,5 +1,7 @@
 // Damage at seeded places: reading gives the identical content or Exit::checkpoint, never a crash.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/base/rng.h"
 #include "io/checkpoint_file.h"
@@ -64,16 +66,24 @@ TEST_F(CheckpointDamage, OutlineSurvivesFlippedBytes) {
 }
 
 // Without the seal (as after a change by another program) HDF5's checksums and our digests remain.
+// In a process of its own: HDF5 1.10 loses memory when it gives up on a damaged file.
 TEST_F(CheckpointDamage, FlippedBytesWithoutSealAreHarmless) {
   const std::string unsealed = file_.substr(0, hdf5_end(file_));
   spill(path_, unsealed);
   ASSERT_FALSE(found(path_, content_));
-  int reported = 0;
-  for (std::uint64_t i = 0; i < 200; ++i) {
-    spill(path_, flipped(unsealed, i));
-    reported += found(path_, content_) ? 1 : 0;
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    int reported = 0;
+    for (std::uint64_t i = 0; i < 200; ++i) {
+      spill(path_, flipped(unsealed, i));
+      reported += found(path_, content_) ? 1 : 0;
+    }
+    ::_exit(HasFailure() || reported == 0 ? 1 : 0);
   }
-  EXPECT_GT(reported, 0);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(CheckpointDamage, CutFilesAreFound) {

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "app/agreement.h"
@@ -94,7 +96,7 @@ void Trainer::claim_folder() {
     if (settings_.trace.last > settings_.trace.first) outputs.push_back(folder_->trace());
     for (const auto& file : outputs) check_output_path(file, "--out");
     CheckpointFolder(folder_->checkpoints()).remove_leftovers();
-    if (wanted.empty()) return;
+    if (wanted.empty() && settings_.init_from.empty()) return;
     storage_->read_now([&] {
       if (wanted == "latest") {
         auto [file, content] =
@@ -104,7 +106,7 @@ void Trainer::claim_folder() {
         resumed_file_ = file.string();
         content_ = std::move(content);
       } else {
-        content_ = read_checkpoint(wanted);
+        content_ = read_checkpoint(wanted.empty() ? settings_.init_from : wanted);
         resumed_file_ = wanted;
       }
     });
@@ -115,7 +117,7 @@ void Trainer::claim_folder() {
 void Trainer::take_over_checkpoint() {
   std::string told;
   together(*world_, [&] {
-    if (!content_) return;
+    if (resumed_file_.empty()) return;
     const RunState s = read_state(*content_, resumed_file_);
     nlohmann::json json = {{"file", resumed_file_},
                            {"config", s.config},
@@ -211,23 +213,28 @@ void Trainer::build() {
                                      static_cast<int>(settings_.keep), tracer_.get());
 }
 
-// Rank 0 reads into its parameters; all receive the same bits.
+// Rank 0 fills its parameters; all receive the same bits, or the same error.
 void Trainer::restore() {
   ParamStore& params = rig_->params();
   const bool weights_only = resumed_file_.empty() && !settings_.init_from.empty();
-  if (leads() && weights_only)
-    storage_->read_now([&] { content_ = read_checkpoint(settings_.init_from); });
-  if (leads() && content_) {
-    restore_weights(*content_, weights_only ? settings_.init_from : resumed_file_, params);
-    if (!weights_only) restore_slots(*content_, resumed_file_, params);
-    content_.reset();
-  }
-  if (weights_only || !resumed_file_.empty()) {
-    Event done = rig_->comm().broadcast(params.values(), 0, {}, "broadcast weights", 0);
-    for (int slot = 0; slot < params.slots(); ++slot)
-      done = rig_->comm().broadcast(params.slot(slot), 0, {}, "broadcast slots", 0);
-    done.wait();
-  }
+  if (!weights_only && resumed_file_.empty()) return;
+  std::array<std::uint8_t, 4096> told{};  // "4 message", empty if all is well
+  if (leads()) try {
+      restore_weights(*content_, weights_only ? settings_.init_from : resumed_file_, params);
+      if (!weights_only) restore_slots(*content_, resumed_file_, params);
+      content_.reset();
+    } catch (const Error& error) {
+      const std::string text = fmt::format("{} {}", static_cast<int>(error.code()), error.what());
+      std::copy_n(text.begin(), std::min(text.size(), told.size() - 1), told.begin());
+    }
+  CommThread& comm = rig_->comm();
+  comm.broadcast(host_view(told.data(), std::ssize(told)), 0, {}, "broadcast outcome", 0).wait();
+  if (const std::string text(reinterpret_cast<const char*>(told.data())); !text.empty())
+    throw AgreedError(static_cast<Exit>(std::stoi(text)), text.substr(text.find(' ') + 1));
+  Event done = comm.broadcast(params.values(), 0, {}, "broadcast weights", 0);
+  for (int slot = 0; slot < params.slots(); ++slot)
+    done = comm.broadcast(params.slot(slot), 0, {}, "broadcast slots", 0);
+  done.wait();
 }
 
 void Trainer::announce() const {

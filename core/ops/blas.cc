@@ -1,9 +1,14 @@
 #include "core/ops/blas.h"
 
 #include <cblas.h>
+#include <sys/mman.h>
+
+#include <string>
+#include <vector>
 
 #include "core/base/error.h"
 #include "core/ops/library_versions.h"
+#include "core/ops/threads.h"
 
 namespace sidestep {
 namespace {
@@ -30,9 +35,30 @@ LibraryVersion blas_version() { return {"BLAS", trimmed(compiled_blas()), trimme
 namespace blas {
 namespace {
 
+/// Address space that OpenBLAS takes for each thread (its BUFFER_SIZE); it touches little of it.
+constexpr std::size_t kWorkingMemory = std::size_t{128} << 20;
+
+bool try_working_memory() {
+  const std::size_t bytes = kWorkingMemory * static_cast<std::size_t>(compute_threads());
+  void* probe = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (probe == MAP_FAILED)
+    fail(Exit::device, "host memory: expected " + std::to_string(bytes) +
+                           " bytes of address space for matrix products, found less; use fewer "
+                           "--threads, more hosts or fewer ranks a host, or raise the limit (ulimit -v)");
+  munmap(probe, bytes);
+  constexpr std::int64_t kSide = 64;  // not so small that it needs no working memory
+  std::vector<float> a(kSide * kSide), c(kSide * kSide);
+  sgemm(Form::plain, Form::plain, kSide, kSide, kSide, a.data(), a.data(), 0.0f, c.data());
+  return true;
+}
+
 CBLAS_TRANSPOSE transpose(Form form) { return form == Form::plain ? CblasNoTrans : CblasTrans; }
 
 }  // namespace
+
+void take_working_memory() {
+  [[maybe_unused]] static const bool taken = try_working_memory();  // again if it failed
+}
 
 void sgemm(Form form_a, Form form_b, std::int64_t m, std::int64_t n, std::int64_t k, const float* a,
            const float* b, float beta, float* c) {

@@ -43,8 +43,8 @@ struct StepLoopCase {
 
 void PrintTo(const StepLoopCase& c, std::ostream* out) { *out << c.name; }
 
-/// 50 samples in batches of 16: an epoch is four steps and ends with a batch of 2, so that shuffling
-/// and the plan of the tail fall into the window too.
+/// 50 samples in batches of 16: an epoch is four steps and ends with a batch of 2, so that
+/// shuffling and the plan of the tail fall into the window too.
 Settings settings_of(const StepLoopCase& c) {
   Settings s = default_settings(Command::train);
   s.model = c.model;
@@ -73,7 +73,8 @@ void run_steps(Rig& rig, Recorder& recorder, std::int64_t steps) {
 
 /// One rank; rank 0 opens and closes the window while the others wait at the barrier.
 void run_rank(const Settings& settings, Dataset& data, std::unique_ptr<Communicator> comm, int rank,
-              const RunFolder& folder, std::barrier<>& barrier, std::vector<AllocationSite>& sites) {
+              const RunFolder& folder, std::barrier<>& barrier,
+              std::vector<AllocationSite>& sites) {
   pthread_setname_np(pthread_self(), "main");
   const Shape sample = data.sample_shape();
   Rig rig({.settings = settings,
@@ -114,7 +115,8 @@ class StepLoop : public ::testing::TestWithParam<StepLoopCase> {};
 
 TEST_P(StepLoop, AllocatesNothing) {
   const Settings settings = settings_of(GetParam());
-  const std::filesystem::path path = ::testing::TempDir() + "/step-loop-" + std::to_string(getpid());
+  const std::filesystem::path path =
+      ::testing::TempDir() + "/step-loop-" + std::to_string(getpid());
   std::vector<AllocationSite> sites;
   {
     StorageThread storage;
@@ -141,18 +143,19 @@ TEST_P(StepLoop, AllocatesNothing) {
   }
   for (const auto& [who, count] : counts)
     std::printf("allocations in %lld steps on %d ranks: %lld by thread %s\n",
-                static_cast<long long>(kCounted), kRanks, static_cast<long long>(count), who.c_str());
+                static_cast<long long>(kCounted), kRanks, static_cast<long long>(count),
+                who.c_str());
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, StepLoop,
-    ::testing::Values(StepLoopCase{"LenetSgd", "lenet", "sgd", "full", 0},
-                      StepLoopCase{"MlpAdamw", "mlp", "adamw", "full", 0},
-                      StepLoopCase{"MlpClipped", "mlp", "sgd", "backward", 1},
-                      StepLoopCase{"MlpNoOverlap", "mlp", "sgd", "off", 0}),
-    [](const auto& param) { return std::string(param.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, StepLoop,
+                         ::testing::Values(StepLoopCase{"LenetSgd", "lenet", "sgd", "full", 0},
+                                           StepLoopCase{"MlpAdamw", "mlp", "adamw", "full", 0},
+                                           StepLoopCase{"MlpClipped", "mlp", "sgd", "backward", 1},
+                                           StepLoopCase{"MlpNoOverlap", "mlp", "sgd", "off", 0}),
+                         [](const auto& param) { return std::string(param.param.name); });
 
-/// The count must not be idle: what allocates is seen, with its thread, and told from what is not ours.
+/// The count must not be idle: what allocates is seen, with its thread, and told from what is not
+/// ours.
 TEST(MallocCount, SeesAllocations) {
   testing::begin_counting_allocations();
   std::thread worker([] {

@@ -114,8 +114,8 @@ class Memory(RefusalCase):
     """M09."""
 
     def test_M09_not_enough_memory(self):
-        # 9 million weights take 140 MB with gradients, momenta and those that evaluation looks at.
-        start = ["train", "--model", "mlp", "--hidden", "3000,3000", "--threads", "1", "--data", "synthetic:64x8x8x1x4",
+        # 37 million weights take 440 MB with gradients, momenta and those that evaluation looks at.
+        start = ["train", "--model", "mlp", "--hidden", "6000,6000", "--threads", "1", "--data", "synthetic:64x8x8x1x4",
                  "--steps", 1, "--eval-every", 0, "--out", "run"]
         limit = ["sh", "-c", f'ulimit -v {self.address_space_of_a_small_run() + 10000} && exec "$0" "$@"']
         for befores, where in (((limit, limit), ""), (((), limit), "rank 1: ")):

@@ -29,7 +29,7 @@ class TwoHosts(RefusalCase):
 
     def on_hosts(self, ranks_per_host, *arguments):
         self.jobs += 1
-        command = [self.HOSTS, "mpirun", str(ranks_per_host), "-n", str(2 * ranks_per_host), runner.BINARY, *map(str, arguments)]
+        command = [str(self.HOSTS), "mpirun", str(ranks_per_host), "-n", str(2 * ranks_per_host), runner.BINARY, *map(str, arguments)]
         job = Job(command, self.names(), self.folder, self.folder / f"job{self.jobs}")
         self.addCleanup(lambda: job.kill_all() if job.running() else None)
         return self.finish(job, DONE, 60)

@@ -74,17 +74,17 @@ Place place_of(void* address) {
     std::free(plain);
   } else {
     std::array<char, 32> offset{};
-    std::snprintf(offset.data(), offset.size(), "+0x%zx",
-                  static_cast<std::size_t>(static_cast<char*>(address) -
-                                           static_cast<char*>(info.dli_fbase)));
+    std::snprintf(
+        offset.data(), offset.size(), "+0x%zx",
+        static_cast<std::size_t>(static_cast<char*>(address) - static_cast<char*>(info.dli_fbase)));
     place.function = offset.data();
   }
   return place;
 }
 
 bool is_run_time(const std::string& library) {
-  constexpr std::array kNames = {"libc.so", "libc-", "libstdc++", "libgcc_s", "libm.so", "ld-linux",
-                                 "libpthread"};
+  constexpr std::array kNames = {"libc.so", "libc-",    "libstdc++", "libgcc_s",
+                                 "libm.so", "ld-linux", "libpthread"};
   return std::ranges::any_of(kNames, [&](const char* name) { return library.starts_with(name); });
 }
 
@@ -137,7 +137,8 @@ void begin_counting_allocations() {
 std::vector<AllocationSite> end_counting_allocations() {
   counting = false;
   const std::size_t all = used.load();
-  std::map<std::pair<std::string, std::string>, AllocationSite> sites;  // by thread and innermost caller
+  std::map<std::pair<std::string, std::string>, AllocationSite>
+      sites;  // by thread and innermost caller
   for (std::size_t i = 0; i < std::min(all, kMost); ++i) {
     const Call& call = calls[i];
     std::string library = "?", first, stack;
@@ -155,8 +156,7 @@ std::vector<AllocationSite> end_counting_allocations() {
   }
   std::vector<AllocationSite> list;
   for (auto& [key, site] : sites) list.push_back(std::move(site));
-  if (all > kMost)
-    list.push_back({"any", "", "", static_cast<std::int64_t>(all - kMost)});
+  if (all > kMost) list.push_back({"any", "", "", static_cast<std::int64_t>(all - kMost)});
   return list;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 #include <set>
 #include <span>
 #include <string>
@@ -48,6 +49,9 @@ struct OpCase {
   Reference reference;
   bool has_cuda = true;  ///< false: prepare must refuse a CUDA device
 };
+
+/// What test lists show of a case.
+inline void PrintTo(const OpCase& test, std::ostream* out) { *out << test.name; }
 
 struct OpReport {
   std::vector<std::string> problems;  ///< "[case] kind: ..."; empty if all is right

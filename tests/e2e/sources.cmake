@@ -26,3 +26,7 @@ foreach(case_file ${case_files})
       ENVIRONMENT "SIDESTEP_BIN=$<TARGET_FILE:sidestep>;SIDESTEP_SOURCE=${CMAKE_SOURCE_DIR};MPIEXEC=${SIDESTEP_MPIEXEC};PYTHONDONTWRITEBYTECODE=1")
   endforeach()
 endforeach()
+
+add_test(NAME long.quickstart COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/e2e/quickstart_test.sh
+  ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/quickstart-test)
+set_tests_properties(long.quickstart PROPERTIES LABELS long TIMEOUT 3600 RUN_SERIAL ON)

@@ -168,7 +168,7 @@ Rows parallel_options() {
           .one_of({"auto", "own", "shared"})
           .per_rank(),
       row("device", &S::device, "auto", kRuns, kFree,
-          "where to compute; auto: a GPU if there is one")
+          "where to compute; auto: the CPU, as not every op has a CUDA form yet")
           .one_of({"auto", "cpu", "cuda"}),
       row("prefetch", &S::prefetch, "4", kRuns, kFree, "batches kept ready by the loader")
           .from(1, 1024)

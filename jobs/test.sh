@@ -33,6 +33,8 @@ if [[ -x /usr/bin/python3 ]]; then python=/usr/bin/python3; fi  # the one that a
 jobs=$(nproc)
 export CTEST_OUTPUT_ON_FAILURE=1 GTEST_COLOR=no
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+# Objects compiled for one clone serve the next, wherever it lies.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 results=build/test-results
 rm -rf "$results"
 mkdir -p "$results"

@@ -74,10 +74,15 @@ po::options_description boost_description(Command command) {
 }
 
 po::parsed_options boost_parse(Command command, std::vector<std::string> arguments) {
-  for (std::string& argument : arguments) {
-    // A flag stands alone or as --flag=off: it must not take the next word for its value.
-    const OptionSpec* spec = argument.starts_with("--") ? find_option(argument.substr(2)) : nullptr;
-    if (spec && is_flag(*spec)) argument += "=on";
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    // A flag stands alone or has on or off behind it; it takes no other next word for its value.
+    const OptionSpec* spec =
+        arguments[i].starts_with("--") ? find_option(arguments[i].substr(2)) : nullptr;
+    if (!spec || !is_flag(*spec)) continue;
+    const bool valued =
+        i + 1 < arguments.size() && (arguments[i + 1] == "on" || arguments[i + 1] == "off");
+    arguments[i] += "=" + (valued ? arguments[i + 1] : "on");
+    if (valued) arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(i) + 1);
   }
   // No guessing: a prefix of a name is not the name. No short options.
   const int style = po::command_line_style::allow_long |

@@ -32,9 +32,10 @@ std::string host_name() {
 }  // namespace
 
 MpiJob::MpiJob(int& argc, char**& argv) : host_(host_name()) {
-  // For a non-blocking all-reduce in place, Open MPI 4.1 takes a binomial tree, which uses a link in one
-  // direction at a time and loads the root with every message. Rabenseifner's algorithm needs half the
-  // time between two hosts and less with more ranks. A choice of the user's comes first.
+  // For a non-blocking all-reduce in place, Open MPI 4.1 takes a binomial tree, which uses a link
+  // in one direction at a time and loads the root with every message. Rabenseifner's algorithm
+  // needs half the time between two hosts and less with more ranks. A choice of the user's comes
+  // first.
   setenv("OMPI_MCA_coll_libnbc_iallreduce_algorithm", "3", 0);
   int provided = MPI_THREAD_SINGLE;
   SIDESTEP_MPI(MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided));

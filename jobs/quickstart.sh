@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # From a clone to a trained network: installs what is missing, builds, trains LeNet-5 on
 # Fashion-MNIST with mpirun, prints the test accuracy and the run folder.
-#   jobs/quickstart.sh [--ranks 2] [--epochs 12] [further options of `sidestep train`]
+#   jobs/quickstart.sh [--ranks 2] [--epochs 8] [further options of `sidestep train`]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source jobs/env.sh
 
 ranks=2
-epochs=12
+epochs=8
 options=()
 while (($#)); do
   case $1 in
@@ -34,7 +34,7 @@ fi
 
 out=run/quickstart-$(date +%Y%m%d-%H%M%S)
 SIDESTEP=build/release/sidestep jobs/run.sh "$ranks" train --model lenet --data fashion-mnist \
-  --out "$out" --epochs "$epochs" --batch 128 --lr 0.05 --schedule cosine "${options[@]}"
+  --out "$out" --epochs "$epochs" --batch 64 --lr 0.02 --weight-decay 5e-4 --schedule cosine "${options[@]}"
 
 accuracy=$(sed -n 's/.*"test_accuracy": *\([0-9.][0-9.e-]*\).*/\1/p' "$out/summary.json")
 echo

@@ -42,9 +42,10 @@ bool try_working_memory() {
   const std::size_t bytes = kWorkingMemory * static_cast<std::size_t>(compute_threads());
   void* probe = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (probe == MAP_FAILED)
-    fail(Exit::device, "host memory: expected " + std::to_string(bytes) +
-                           " bytes of address space for matrix products, found less; use fewer "
-                           "--threads, more hosts or fewer ranks a host, or raise the limit (ulimit -v)");
+    fail(Exit::device,
+         "host memory: expected " + std::to_string(bytes) +
+             " bytes of address space for matrix products, found less; use fewer "
+             "--threads, more hosts or fewer ranks a host, or raise the limit (ulimit -v)");
   munmap(probe, bytes);
   constexpr std::int64_t kSide = 64;  // not so small that it needs no working memory
   std::vector<float> a(kSide * kSide), c(kSide * kSide);

@@ -92,6 +92,8 @@ TEST(Options, AFlagDoesNotTakeTheNextWord) {
   EXPECT_EQ(parse({"inspect", "--verify", "a.h5"}).file, "a.h5");
   EXPECT_EQ(parse({"inspect", "a.h5", "--verify"}).file, "a.h5");
   EXPECT_FALSE(parse({"inspect", "a.h5", "--verify=off"}).verify);
+  EXPECT_FALSE(parse({"inspect", "--verify", "off", "a.h5"}).verify);
+  EXPECT_TRUE(parse({"inspect", "--verify", "a.h5"}).verify);
 }
 
 TEST(Options, APrefixIsNotTheName) {

@@ -1,5 +1,5 @@
 # Wrong input of every kind, given to the program as its users run it: one entry for each class of
-# input_cases.py. Uses ../e2e/runner.py.
+# the files below. Uses ../e2e/runner.py.
 if(SIDESTEP_SANITIZE OR SIDESTEP_CUDA)
   return()
 endif()
@@ -7,7 +7,7 @@ find_program(SIDESTEP_PYTHON NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH)
 find_program(SIDESTEP_PYTHON NAMES python3 REQUIRED)
 find_program(SIDESTEP_MPIEXEC NAMES mpiexec mpirun)
 
-foreach(case_file input_cases.py failure_cases.py host_cases.py)
+foreach(case_file input_cases.py data_cases.py failure_cases.py host_cases.py)
   set(case_file ${CMAKE_CURRENT_LIST_DIR}/${case_file})
   if(NOT EXISTS ${case_file})
     continue()

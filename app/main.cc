@@ -58,6 +58,7 @@ int run_command(Settings& settings, MpiJob& job) {
 
 /// `parse_failure`: of this rank's options; the other ranks must hear of it.
 int run_job(int argc, char** argv, Settings settings, std::exception_ptr parse_failure) {
+  install_signal_handlers();  // a request may come before MPI is there, which may take them over
   MpiJob job(argc, argv);
   configure_log(job.rank(), job.size(), job.host(), log_level(settings), settings.all_ranks_log);
   install_signal_handlers();

@@ -183,7 +183,7 @@ Rows saving_options() {
   return {
       row("eval-every", &S::eval_every, "1", kTrain, kMay,
           "evaluate every N epochs, or every Nsteps (200steps); 0: never"),
-      row("eval-batch", &S::eval_batch, "1000", kTrain | kEval, kFree,
+      row("eval-batch", &S::eval_batch, "1000", kTrain | kEval, kMay,
           "samples of an evaluation step over all ranks")
           .from(1, 1 << 24),
       row("keep-best", &S::keep_best, "none", kTrain, kMay,
@@ -192,22 +192,22 @@ Rows saving_options() {
       row("checkpoint-every", &S::checkpoint_every, "0", kTrain, kMay,
           "save every N steps; 0: at each epoch's end")
           .from(0, 1e15),
-      row("keep", &S::keep, "3", kTrain, kFree, "newest checkpoints kept; 0: all").from(0, 1e9),
+      row("keep", &S::keep, "3", kTrain, kMay, "newest checkpoints kept; 0: all").from(0, 1e9),
   };
 }
 
 Rows report_options() {
   return {
-      row("metrics-every", &S::metrics_every, "1", kTrain, kFree,
+      row("metrics-every", &S::metrics_every, "1", kTrain, kMay,
           "steps between lines of metrics.jsonl")
           .from(1, 1e9),
-      row("ranks-every", &S::ranks_every, "100", kTrain, kFree,
+      row("ranks-every", &S::ranks_every, "100", kTrain, kMay,
           "steps between lines of ranks.jsonl")
           .from(1, 1e9),
-      row("log-every", &S::log_every, "10s", kTrain, kFree,
+      row("log-every", &S::log_every, "10s", kTrain, kMay,
           "time between progress lines in a file; 0s: a line a step")
           .from(0),
-      row("trace", &S::trace, "", kTrain, kFree, "write trace.json of the steps A to B-1: A:B"),
+      row("trace", &S::trace, "", kTrain, kFree, "write trace.json of steps A to B-1: A:B"),
       row("log-level", &S::log_level, "info", kRuns, kFree, "least important lines shown")
           .one_of({"debug", "info", "warning", "error"}),
       row("all-ranks-log", &S::all_ranks_log, "off", kRuns, kFree,

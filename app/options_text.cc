@@ -158,7 +158,7 @@ std::string help_text(Command command) {
 }
 
 std::string options_markdown() {
-  constexpr const char* kRules[] = {"must match", "may change", "free"};
+  constexpr const char* kRules[] = {"must match", "may change", "this run only"};
   std::string text =
       "| option | commands | default | at resume | meaning |\n|---|---|---|---|---|\n";
   for (const OptionSpec& spec : option_table()) {

@@ -65,10 +65,13 @@ void Recorder::write_metrics(const StepReport& r, const std::optional<EvalResult
 
 void Recorder::step(const StepReport& r, const std::optional<EvalResult>& eval, CommThread& comm) {
   last_step_ = r.after.step;
-  mine_[0] += seconds(r.compute_ns);
-  mine_[1] += seconds(r.input_wait_ns);
-  mine_[2] += seconds(r.exposed_ns);
-  mine_[4] += static_cast<double>(r.own_samples);
+  const std::array<double, kTimes> times = {seconds(r.compute_ns), seconds(r.input_wait_ns),
+                                            seconds(r.exposed_ns), 0,
+                                            static_cast<double>(r.own_samples)};
+  for (std::size_t i = 0; i < kTimes; ++i) {
+    mine_[i] += times[i];
+    totals_[i] += times[i];
+  }
   last_loss_ = per_sample(r.round.loss_sum, r.round.weight);
   if (metrics_) {
     if (eval || r.after.step % config_.settings.metrics_every == 0 ||
@@ -153,6 +156,12 @@ void Recorder::summarize(const Ending& e) const {
       {"planned_bytes_per_rank", e.planned_bytes},
       {"checkpoint", e.checkpoint},
   };
+  json["rank_0_seconds"] = {{"compute", totals_[0]},
+                            {"input_wait", totals_[1]},
+                            {"exposed_exchange", totals_[2]},
+                            {"saving", totals_[3]}};
+  const bool by_loss = config_.settings.keep_best == "loss";
+  if (e.best) json[by_loss ? "best_test_loss" : "best_test_accuracy"] = by_loss ? -*e.best : *e.best;
   json["test_loss"] = nullptr;
   json["test_accuracy"] = nullptr;
   if (e.test) {

@@ -35,7 +35,10 @@ class Recorder {
   /// After each completed step, on every rank; `eval` if this step was evaluated.
   void step(const StepReport& report, const std::optional<EvalResult>& eval, CommThread& comm);
   /// Time spent saving on this rank.
-  void add_save_seconds(double seconds) { save_seconds_ += seconds; }
+  void add_save_seconds(double seconds) {
+    save_seconds_ += seconds;
+    totals_[3] += seconds;
+  }
   void pause() { progress_.pause(); }
   void go_on() { progress_.go_on(); }
   void say(const std::string& line);
@@ -45,10 +48,11 @@ class Recorder {
   void flush(CommThread& comm);
   /// Writes summary.json (rank 0).
   struct Ending {
-    std::string status;  ///< "done" or "stopped"
+    std::string status;  ///< "running", "done" or "stopped"
     Position position;
     double seconds = 0;
     std::optional<EvalResult> test;
+    std::optional<double> best;  ///< of the keep-best metric, larger is better (loss: negative)
     std::string checkpoint;
     std::size_t planned_bytes = 0;
   };
@@ -66,6 +70,7 @@ class Recorder {
   std::int64_t interval_first_, last_step_;
   std::int64_t gathered_first_ = 0, gathered_last_ = 0;
   std::array<double, kTimes> mine_{}, sent_{};
+  std::array<double, kTimes> totals_{};  ///< this rank's, over the run
   std::vector<double> all_;
   std::optional<Event> gathering_;
   double save_seconds_ = 0;

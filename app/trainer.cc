@@ -27,6 +27,11 @@ int Trainer::run() {
   open_inputs();
   build();
   restore();
+  if (start_.step >= last_step_) {
+    log_info(fmt::format("nothing to do: step {} of {} is done ({})", start_.step, last_step_,
+                         resumed_file_));
+    return static_cast<int>(Exit::done);
+  }
   announce();
   recorder_ = std::make_unique<Recorder>(Recorder::Config{.settings = settings_,
                                                           .folder = folder_ ? &*folder_ : nullptr,
@@ -36,7 +41,7 @@ int Trainer::run() {
                                                           .total_steps = last_step_,
                                                           .resumed = !resumed_file_.empty(),
                                                           .start = start_});
-  if (start_.step >= last_step_) log_info(fmt::format("nothing to do: step {} of {} is done", start_.step, last_step_));
+  recorder_->summarize(ending("running"));  // what is found if the run does not end by itself
   loop();
   const bool stopped = rig_->enqueued().step < last_step_;
   end(stopped ? "stopped" : "done");
@@ -131,17 +136,27 @@ void Trainer::save(std::int64_t step) {
   recorder_->add_save_seconds(static_cast<double>(now_ns() - begin) * 1e-9);
 }
 
+std::string Trainer::newest_checkpoint() const {
+  return saver_ && !saver_->last_file().empty() ? saver_->last_file() : resumed_file_;
+}
+
+Recorder::Ending Trainer::ending(const std::string& status) const {
+  const bool begun = rig_->enqueued().step > start_.step;
+  return {.status = status,
+          .position = begun ? rig_->enqueued() : start_,
+          .seconds = static_cast<double>(now_ns() - start_ns_) * 1e-9,
+          .test = last_eval_,
+          .best = best_,
+          .checkpoint = newest_checkpoint(),
+          .planned_bytes = planned_bytes()};
+}
+
 void Trainer::end(const std::string& status) {
   if (leads()) saver_->finish();
   if (evaluator_ && status == "done" && last_eval_step_ != last_step_) evaluate(last_step_);
   if (leads()) saver_->finish();
   recorder_->flush(rig_->comm());
-  recorder_->summarize({.status = status,
-                        .position = rig_->enqueued(),
-                        .seconds = static_cast<double>(now_ns() - start_ns_) * 1e-9,
-                        .test = last_eval_,
-                        .checkpoint = leads() ? (saver_->last_file().empty() ? resumed_file_ : saver_->last_file()) : "",
-                        .planned_bytes = rig_->planned_bytes()});
+  recorder_->summarize(ending(status));
   if (tracer_) write_trace_file();
   if (leads() && status == "stopped")
     log_info(fmt::format("stopped on request after step {} of {}; saved {}; go on with --resume latest",
@@ -178,7 +193,7 @@ void Trainer::explain_numbers(const Error& error) {
   const auto texts = gather_texts(*comm, mine);
   for (std::size_t rank = 0; rank < texts.size(); ++rank)
     if (!texts[rank].empty()) culprits += fmt::format("; rank {}: {}", rank, texts[rank]);
-  const std::string kept = broadcast_text(*comm, leads() ? saver_->last_file() : "", 0);
+  const std::string kept = broadcast_text(*comm, leads() ? newest_checkpoint() : "", 0);
   throw AgreedError(Exit::numbers,
                     fmt::format("{}{}; {}", error.what(), culprits,
                                 kept.empty() ? "no checkpoint was saved yet"

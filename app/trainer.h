@@ -49,6 +49,12 @@ class Trainer {
   bool is_save_step(const Position& position) const;
   bool is_eval_step(const Position& position) const;
   void end(const std::string& status);
+  Recorder::Ending ending(const std::string& status) const;
+  /// The last one saved, or the one this run went on from; empty if there is none.
+  std::string newest_checkpoint() const;
+  std::size_t planned_bytes() const {
+    return rig_->planned_bytes() + (evaluator_ ? evaluator_->bytes() : 0);
+  }
   void write_trace_file();
   [[noreturn]] void explain_numbers(const Error& error);
 

@@ -265,11 +265,15 @@ void Trainer::announce() const {
       .own_update_thread = !shared_update_,
       .lr_in_use = schedule.lr,
       .buckets = static_cast<std::int64_t>(rig_->engine().plan().buckets.size()),
-      .bytes_per_rank = static_cast<std::int64_t>(rig_->planned_bytes() +
-                                                  (evaluator_ ? evaluator_->bytes() : 0)),
+      .bytes_per_rank = static_cast<std::int64_t>(planned_bytes()),
       .start = start};
   for (const std::string& line : banner_lines(info)) log_info(line);
   folder_->remove_earlier();
+  if (!resumed_file_.empty())
+    for (const std::string& name :
+         CheckpointFolder(folder_->checkpoints()).set_aside_after(start_.step))
+      log_warning(fmt::format("a checkpoint of a later step, of the line this run leaves, is now {}",
+                              name));
   write_file_atomically(folder_->config(), config_text(settings_));
 }
 

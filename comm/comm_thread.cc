@@ -1,5 +1,6 @@
 #include "comm/comm_thread.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <sys/prctl.h>
 
@@ -10,6 +11,7 @@
 
 #include "comm/backoff.h"
 #include "core/base/error.h"
+#include "core/base/log.h"
 
 namespace sidestep {
 namespace {
@@ -113,7 +115,9 @@ struct CommThread::Impl {
         if (dropped) fail(Exit::communication, "the exchange was given up: the run ends early");
         if (start_next() || test_flights()) {
           backoff.reset();
+          late_ns = options.late_ns;
         } else if (!flights.empty()) {
+          warn_if_late(flights[0].span);
           backoff.pause();
         }
       } catch (...) {
@@ -194,6 +198,15 @@ struct CommThread::Impl {
     return progress;
   }
 
+  /// Says what this rank waits for, so that a frozen peer does not look like a silent job.
+  void warn_if_late(const TraceSpan& span) {
+    const std::int64_t waited = now_ns() - span.begin_ns;
+    if (waited < late_ns) return;
+    log_warning(fmt::format("step {}: waiting for the other ranks in {} for {:.0f} s", span.step,
+                            span.name, static_cast<double>(waited) * 1e-9));
+    late_ns = 2 * waited;
+  }
+
   /// Peers may need this rank to finish what it has started with them. That they cannot any more is
   /// not the cause of the failure at hand.
   void finish_flights() noexcept {
@@ -229,6 +242,7 @@ struct CommThread::Impl {
   std::atomic<bool> dropped{false};
   Job next;  ///< the worker's, like the rest
   bool has_next = false;
+  std::int64_t late_ns = options.late_ns;
   Ring<Flight> flights;
   Backoff backoff;
   std::vector<std::unique_ptr<Request>> abandoned;

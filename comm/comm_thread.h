@@ -17,6 +17,8 @@ class CommThread {
   struct Options {
     int max_in_flight = 8;     ///< collectives started and not finished
     Tracer* tracer = nullptr;  ///< spans from start to completion, named by the caller
+    /// A collective that takes longer is reported as a warning, again after twice the time.
+    std::int64_t late_ns = 30'000'000'000;
     int poll_us = 50;          ///< longest sleep between tests while something is in flight
   };
   CommThread(std::unique_ptr<Communicator> comm, const Options& options);

@@ -92,6 +92,23 @@ void CheckpointFolder::prune(int keep) const {
   }
 }
 
+std::vector<std::string> CheckpointFolder::set_aside_after(std::int64_t step) const {
+  std::vector<std::string> names;
+  for (const fs::path& file : list()) {
+    if (*step_of_checkpoint(file) <= step) continue;
+    fs::path target = folder_ / ("set-aside-" + file.filename().string());
+    for (int n = 2; fs::exists(target); ++n)
+      target = folder_ / fmt::format("set-aside-{}-{}", n, file.filename().string());
+    std::error_code error;
+    fs::rename(file, target, error);
+    if (error)
+      fail(Exit::checkpoint, fmt::format("cannot rename {} to {}: {}", file.string(),
+                                         target.filename().string(), error.message()));
+    names.push_back(target.filename().string());
+  }
+  return names;
+}
+
 void CheckpointFolder::remove_leftovers() const {
   const std::string host = host_name();
   for (const fs::path& file : entries(folder_)) {

@@ -30,6 +30,10 @@ class CheckpointFolder {
   /// Removes all but the newest `keep` files (0 keeps all). "best.h5" and other names are neither
   /// counted nor removed.
   void prune(int keep) const;
+  /// Renames the files of steps after `step` to "set-aside-step-N.h5" (never over another file), so
+  /// that a run which goes on from an earlier step is not mixed with the later files of the line it
+  /// leaves. Returns the new names.
+  std::vector<std::string> set_aside_after(std::int64_t step) const;
   /// Removes temporaries of processes of this host that no longer run (zombies count as ended) and
   /// those older than a day, of any host.
   void remove_leftovers() const;

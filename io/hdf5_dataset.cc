@@ -205,6 +205,10 @@ DataPair open_checked(const Hdf5Files& files, std::optional<std::int64_t> wanted
 Hdf5Files parse_hdf5(const std::string& text) {
   const std::string marker = ";test=";
   const std::size_t at = text.find(marker);
+  if (const std::size_t part = text.find(';'); part != at)
+    fail(Exit::settings, fmt::format("data: expected hdf5:FILE[,FILE...][;test=FILE,...], found "
+                                     "'{}' in 'hdf5:{}'",
+                                     text.substr(part), text));
   Hdf5Files files;
   files.train = split_files(text.substr(0, at), text);
   if (at != std::string::npos) files.test = split_files(text.substr(at + marker.size()), text);

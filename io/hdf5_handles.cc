@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "io/output_file.h"
+
 namespace sidestep {
 namespace {
 
@@ -68,6 +70,7 @@ void fail_hdf5(Exit code, const std::string& what) {
 
 Hdf5File open_hdf5(const std::filesystem::path& path, Exit code) {
   quiet_hdf5();
+  check_readable_file(path, code);
   const std::string what =
       fmt::format("{}: expected a complete HDF5 file that can be read", path.string());
   const Hdf5Properties access = file_access(code, what);

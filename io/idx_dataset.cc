@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/base/error.h"
+#include "io/output_file.h"
 #include "io/data_checks.h"
 #include "io/memory_dataset.h"
 
@@ -30,11 +31,12 @@ constexpr std::size_t kBlock = std::size_t{4} << 20;
 
 /// Opens for reading; zlib passes a file without gzip's first bytes through as it is.
 GzipFile open_gzip(const fs::path& path) {
+  check_readable_file(path, Exit::data);
   errno = 0;
-  GzipFile file(fs::is_directory(path) ? nullptr : gzopen(path.c_str(), "rb"));
+  GzipFile file(gzopen(path.c_str(), "rb"));
   if (!file)
     fail(Exit::data, fmt::format("{}: expected a file that can be read, found: {}", path.string(),
-                                 errno == 0 ? "a folder" : std::strerror(errno)));
+                                 errno == 0 ? "too little memory" : std::strerror(errno)));
   gzbuffer(file.get(), 1u << 17);
   return file;
 }

@@ -121,6 +121,16 @@ void write_file_atomically(const fs::path& path, const std::string& text) {
   file.publish();
 }
 
+void check_readable_file(const fs::path& path, Exit code) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (fs::is_regular_file(status)) return;
+  std::string found = error ? error.message() : "something that is no regular file";
+  if (status.type() == fs::file_type::not_found) found = "No such file or directory";
+  if (fs::is_directory(status)) found = "a folder";
+  fail(code, fmt::format("{}: expected a file that can be read, found: {}", path.string(), found));
+}
+
 std::string read_text_file(const fs::path& path) {
   const auto refuse = [&](int error) {
     fail(Exit::checkpoint, fmt::format("cannot read {}: {}", path.string(), system_text(error)));

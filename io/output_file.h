@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/error.h"
+
 namespace sidestep {
 
 /// A file being written under the name ".NAME.tmp-HOST-PID" in the folder of `path`. Until
@@ -39,6 +41,9 @@ class AtomicFile {
 
 /// Exit::checkpoint naming the path and the system's error.
 void write_file_atomically(const std::filesystem::path& path, const std::string& text);
+/// Fails with `code` naming the path if it is missing, a folder, or no regular file (a pipe would
+/// be waited for).
+void check_readable_file(const std::filesystem::path& path, Exit code);
 std::string read_text_file(const std::filesystem::path& path);
 
 /// Whether an output file that an option names can be written, tested before the first step and

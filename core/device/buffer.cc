@@ -33,7 +33,7 @@ std::size_t available_host_memory() {
   fail(Exit::device,
        "host memory: expected " + std::to_string(bytes) + " bytes, found " +
            std::to_string(available_host_memory()) +
-           " bytes free; use a smaller --micro-batch or model, or fewer ranks a host");
+           " bytes free; use a smaller --batch or model, or fewer ranks a host");
 }
 
 std::byte* allocate_host(std::size_t bytes) {

@@ -12,7 +12,7 @@ namespace {
   fail(Exit::device, to_string(device) + ": expected " + std::to_string(bytes) +
                          " bytes of memory, found " + std::to_string(free_bytes) + " of " +
                          std::to_string(total) +
-                         " bytes free; use a smaller --micro-batch or model, and see with "
+                         " bytes free; use a smaller --batch or model, and see with "
                          "nvidia-smi who else uses this GPU");
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
 #include <thread>
 
@@ -47,6 +48,21 @@ TEST(CommThread, ResultsArriveAndTheCommunicatorComesBack) {
     const auto back = thread.stop();
     barrier(*back);
   });
+}
+
+TEST(CommThread, SaysWhatItWaitsForWhenAPeerIsLate) {
+  ::testing::internal::CaptureStderr();
+  run_ranks(2, [](auto comm) {
+    const int rank = comm->rank();
+    CommThread thread(std::move(comm), {.late_ns = 1'000'000});
+    std::vector<double> x = {1.0};
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    thread.all_reduce(view_of(x), Reduce::sum, Event(), "bucket 7", 42).wait();
+    EXPECT_EQ(x[0], 2.0);
+  });
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("step 42: waiting for the other ranks in bucket 7"), std::string::npos)
+      << said;
 }
 
 TEST(CommThread, EventsCompleteInOrderWhateverTheOrderOfTheirCauses) {

@@ -315,6 +315,18 @@ class Resuming(RestartCase):
         self.assertEqual(len(result.lines('--lr: checkpoint "0.05", now "0.01"')), 1, result)
         self.assertEqual([line["lr"] for line in self.metrics()], [0.05] * 4 + [0.01] * 2)
 
+    def test_going_back_in_the_same_folder_loses_nothing(self):
+        self.mpirun(2, "train", "--resume", "latest", "--out", "run", "--steps", 9, "--checkpoint-every", 1,
+                    "--keep", 3, check=DONE)
+        names = sorted(file.name for file in self.checkpoints())
+        back = self.checkpoints()[-3]
+        result = self.mpirun(2, "train", "--resume", back, "--out", "run", "--steps", 8, check=DONE)
+        self.assertEqual(len(result.lines("set-aside-")), 2, result)
+        self.assertEqual(sorted(file.name for file in self.checkpoints()), names[:2], result)
+        aside = sorted(file.name for file in back.parent.glob("set-aside-*"))
+        self.assertEqual(aside, [f"set-aside-{name}" for name in names[1:]])
+        self.assertEqual(self.steps()[-1], 8)
+
     def test_a_missing_file(self):
         result = self.mpirun(2, "train", "--resume", "nowhere.h5", "--out", "other", check=CHECKPOINT)
         self.assertEqual(len(result.lines("nowhere.h5")), 1, result)

@@ -65,6 +65,19 @@ TEST(CheckpointFolder, LatestSkipsDamagedFilesWithALineEach) {
   expect_names(warnings[1], {"step-00000030.h5", "damaged"});
 }
 
+TEST(CheckpointFolder, LaterFilesAreSetAsideAndNeverOverOthers) {
+  const ScratchFolder scratch;
+  const CheckpointFolder folder(scratch.path());
+  for (int line = 0; line < 2; ++line) {
+    for (const std::int64_t step : {10, 20, 30}) spill(folder.file_of(step), std::to_string(line));
+    EXPECT_THAT(folder.set_aside_after(10), SizeIs(2));
+    EXPECT_THAT(names_of(folder.list()), ElementsAre("step-00000010.h5"));
+  }
+  EXPECT_EQ(slurp(scratch / "set-aside-step-00000030.h5"), "0");
+  EXPECT_EQ(slurp(scratch / "set-aside-2-step-00000030.h5"), "1");
+  EXPECT_THAT(folder.set_aside_after(10), IsEmpty());
+}
+
 TEST(CheckpointFolder, NothingUsableSaysWhatWasThere) {
   const ScratchFolder scratch;
   const CheckpointFolder folder(scratch.path());

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/io_ckpt/io_ckpt_util.h"
@@ -71,6 +72,24 @@ TEST(OutputFile, PathsOfOptionsAreTested) {
   expect_names(message(Exit::checkpoint, "no/t.json"), {"--trace", "no/t.json", "No such file"});
   expect_names(error_of(Exit::settings, [] { check_output_path("", "--trace"); }), {"--trace"});
   EXPECT_THAT(folder.names(), ElementsAre("d", "old.json", "pipe"));
+}
+
+TEST(OutputFile, OnlyRegularFilesAreRead) {
+  const ScratchFolder scratch;
+  spill(scratch / "file", "x");
+  check_readable_file(scratch / "file", Exit::data);
+  ASSERT_EQ(mkfifo((scratch / "pipe").c_str(), 0600), 0);
+  const std::pair<const char*, const char*> wrong[] = {
+      {"none", "No such file"}, {"", "a folder"}, {"pipe", "no regular file"}};
+  for (const auto& [name, found] : wrong) {
+    try {
+      check_readable_file(scratch / name, Exit::data);
+      ADD_FAILURE() << name << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Exit::data);
+      EXPECT_NE(std::string(error.what()).find(found), std::string::npos) << error.what();
+    }
+  }
 }
 
 TEST(OutputFile, OwnersOfTemporaries) {

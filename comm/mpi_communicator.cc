@@ -179,7 +179,7 @@ class MpiCommunicator final : public Communicator {
     for (int r = 0; r < size_; ++r) {
       View block = mine;
       block.data = all.data + static_cast<std::size_t>(r) * mine.bytes();
-      if (r == rank_) std::memcpy(block.data, mine.data, mine.bytes());
+      if (r == rank_ && mine.bytes() > 0) std::memcpy(block.data, mine.data, mine.bytes());
       broadcast_parts(block, r, request);
     }
   }

@@ -325,7 +325,7 @@ class Resuming(RestartCase):
         self.assertEqual(sorted(file.name for file in self.checkpoints()), names[:2], result)
         aside = sorted(file.name for file in back.parent.glob("set-aside-*"))
         self.assertEqual(aside, [f"set-aside-{name}" for name in names[1:]])
-        self.assertEqual(self.steps()[-1], 8)
+        self.assertEqual(self.metrics()[-1]["step"], 8)
 
     def test_a_missing_file(self):
         result = self.mpirun(2, "train", "--resume", "nowhere.h5", "--out", "other", check=CHECKPOINT)

@@ -86,6 +86,7 @@ inline void check_same_bits(Communicator& comm, std::int64_t n) {
   finish(comm.start_all_reduce(view_of(data), Reduce::sum));
   std::vector<float> all(data.size() * static_cast<std::size_t>(comm.size()));
   finish(comm.start_all_gather(view_of(data), view_of(all)));
+  if (data.empty()) return;  // it came back, which is all that can be said
   for (int r = 0; r < comm.size(); ++r) {
     const float* theirs = all.data() + static_cast<std::size_t>(r) * data.size();
     EXPECT_EQ(std::memcmp(theirs, data.data(), data.size() * sizeof(float)), 0) << "rank " << r;

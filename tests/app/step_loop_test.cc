@@ -136,8 +136,8 @@ TEST_P(StepLoop, AllocatesNothing) {
   const std::set<std::string> of_a_step = {"main", "compute", "update", "any"};
   std::map<std::string, std::int64_t> counts;
   for (const AllocationSite& site : sites) {
-    const bool ours = site.library.empty();
-    counts[site.thread + ", " + (ours ? "our own code" : "inside " + site.library)] += site.count;
+    const bool ours = site.shared_object.empty();
+    counts[site.thread + ", " + (ours ? "our own code" : "inside " + site.shared_object)] += site.count;
     if (ours && of_a_step.contains(site.thread))
       ADD_FAILURE() << site.count << " allocations on thread " << site.thread << site.stack;
   }
@@ -168,7 +168,7 @@ TEST(MallocCount, SeesAllocations) {
   worker.join();
   std::int64_t seen = 0;
   for (const AllocationSite& site : testing::end_counting_allocations())
-    if (site.thread == "compute" && site.library.empty()) seen += site.count;
+    if (site.thread == "compute" && site.shared_object.empty()) seen += site.count;
   EXPECT_GE(seen, 6);
 }
 

@@ -55,7 +55,7 @@ void note() {
 }
 
 struct Place {
-  std::string library;   ///< file name; empty for the program itself
+  std::string shared_object;  ///< file name; empty for the program itself
   std::string function;  ///< or its offset
 };
 
@@ -66,7 +66,7 @@ Place place_of(void* address) {
   dladdr(reinterpret_cast<void*>(&note), &self);
   Place place;
   if (info.dli_fbase != self.dli_fbase)
-    place.library = std::filesystem::path(info.dli_fname).filename().string();
+    place.shared_object = std::filesystem::path(info.dli_fname).filename().string();
   if (info.dli_sname != nullptr) {
     int status = 0;
     char* plain = abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status);
@@ -144,11 +144,11 @@ std::vector<AllocationSite> end_counting_allocations() {
     std::string library = "?", first, stack;
     for (int frame = kOwnFrames; frame < call.depth; ++frame) {
       const Place place = place_of(call.stack[static_cast<std::size_t>(frame)]);
-      if (library == "?" && !is_run_time(place.library)) {
-        library = place.library;
-        first = place.library + place.function;
+      if (library == "?" && !is_run_time(place.shared_object)) {
+        library = place.shared_object;
+        first = place.shared_object + place.function;
       }
-      stack += "\n    " + (place.library.empty() ? std::string("program") : place.library) + ": " +
+      stack += "\n    " + (place.shared_object.empty() ? std::string("program") : place.shared_object) + ": " +
                place.function;
     }
     AllocationSite& site = sites[{call.thread.data(), first}];

@@ -12,7 +12,7 @@ namespace sidestep::testing {
 struct AllocationSite {
   std::string thread;  ///< name of the calling thread
   std::string
-      library;  ///< file name of the third-party library inside which it happened; empty: ours
+      shared_object;  ///< file name of the third-party library inside which it happened; empty: ours
   std::string stack;  ///< the callers, innermost first, of one of them
   std::int64_t count = 0;
 };

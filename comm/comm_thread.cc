@@ -184,18 +184,30 @@ struct CommThread::Impl {
   /// Tests what is on its way and reports in order; true when something has finished.
   bool test_flights() {
     bool progress = false;
-    for (std::size_t i = 0; i < flights.size(); ++i) {
-      Flight& flight = flights[i];
-      if (flight.done || !flight.request->test()) continue;
-      flight.done = progress = true;
-      flight.span.end_ns = now_ns();
-    }
-    while (!flights.empty() && flights[0].done) {
-      const Flight flight = flights.pop();
-      if (options.tracer != nullptr) options.tracer->add(flight.span);
-      timeline->advance(flight.number);
-    }
+    for (std::size_t i = 0; i < flights.size(); ++i) progress = test(flights[i]) || progress;
+    while (!flights.empty() && flights[0].done) report_first();
     return progress;
+  }
+
+  /// True when the flight has just come back.
+  static bool test(Flight& flight) {
+    if (flight.done || !flight.request->test()) return false;
+    flight.span.end_ns = now_ns();
+    return flight.done = true;
+  }
+
+  void report_first() {
+    const Flight flight = flights.pop();
+    if (options.tracer != nullptr) options.tracer->add(flight.span);
+    timeline->advance(flight.number);
+  }
+
+  /// After a failure: what has come back all the same, in order, is still a result.
+  void report_finished() noexcept {
+    try {
+      while (!flights.empty() && (flights[0].done || test(flights[0]))) report_first();
+    } catch (const Error&) {
+    }
   }
 
   /// Says what this rank waits for, so that a frozen peer does not look like a silent job.
@@ -220,6 +232,7 @@ struct CommThread::Impl {
 
   /// Everything not finished fails. Unfinished requests are kept: MPI knows no way to cancel them.
   void give_up(std::exception_ptr cause) {
+    report_finished();
     timeline->fail(std::move(cause));
     for (; !flights.empty(); flights.pop()) abandoned.push_back(std::move(flights[0].request));
     const std::lock_guard lock(mutex);

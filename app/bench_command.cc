@@ -140,7 +140,6 @@ int run_bench(Settings& settings, MpiJob& job) {
   agree(*world, settings_facts(settings));
   agree_on_seed(*world, settings);
   together(*world, [&] {
-    check_launch(job.size(), process_environment(), settings.allow_single);
     device = choose_device(settings.device, job.local_rank());
     if (job.rank() == 0 && !settings.json.empty()) check_output_path(settings.json, "--json");
     data = open_data(settings.data, static_cast<std::uint64_t>(settings.seed), storage);
@@ -152,17 +151,10 @@ int run_bench(Settings& settings, MpiJob& job) {
   const auto ranks = gather_rank_info(*world, own_info(job, device));
   const int threads = compute_threads_for(settings, ranks, job.rank());
   const bool shared = shares_update_thread(settings, threads);
-  const Shape sample = data.train->sample_shape();
-  const ModelConfig model{.name = settings.model,
-                          .height = sample[0],
-                          .width = sample[1],
-                          .channels = sample[2],
-                          .classes = data.train->classes(),
-                          .hidden = settings.hidden};
   const Rig::Config config{
       .settings = settings,
       .device = device,
-      .model = model,
+      .model = model_from(settings, *data.train),
       .data = *data.train,
       .last_step = kWarmUpSteps + settings.bench_steps * settings.bench_repeats,
       .threads = threads,

@@ -36,7 +36,6 @@ struct Inputs {
 
 Inputs open(Settings& settings, MpiJob& job, StorageThread& storage) {
   Inputs in;
-  check_launch(job.size(), process_environment(), settings.allow_single);
   in.device = choose_device(settings.device, job.local_rank());
   storage.read_now([&] { in.content = read_checkpoint(settings.checkpoint); });
   in.state = read_state(in.content, settings.checkpoint);

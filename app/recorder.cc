@@ -77,9 +77,7 @@ void Recorder::step(const StepReport& r, const std::optional<EvalResult>& eval, 
     if (eval || r.after.step % config_.settings.metrics_every == 0 ||
         r.after.step == config_.total_steps)
       write_metrics(r, eval);
-    const std::int64_t steps_per_epoch =
-        (config_.dataset_size + config_.settings.batch - 1) / config_.settings.batch;
-    progress_.update({.epoch = (r.after.step - 1) / steps_per_epoch,
+    progress_.update({.epoch = (r.after.step - 1) / config_.steps_per_epoch,
                       .epochs = config_.settings.steps > 0 ? 0 : config_.settings.epochs,
                       .step = r.after.step,
                       .steps = config_.total_steps,

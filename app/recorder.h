@@ -26,7 +26,7 @@ class Recorder {
     const RunFolder* folder = nullptr;  ///< null on ranks other than 0
     std::vector<RankInfo> ranks;
     int rank = 0;
-    std::int64_t dataset_size = 0, total_steps = 0;
+    std::int64_t dataset_size = 0, steps_per_epoch = 1, total_steps = 0;
     bool resumed = false;
     Position start;
   };

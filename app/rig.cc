@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "app/banner.h"
 #include "app/host_view.h"
 #include "core/base/error.h"
 #include "core/ops/threads.h"
@@ -25,19 +26,26 @@ std::int64_t samples_after(const Sampler& sampler, std::int64_t dataset_size, st
 
 ScheduleConfig schedule_from(const Settings& s, std::int64_t dataset_size,
                              std::int64_t total_samples) {
-  const double scale = s.lr_scale == "linear"
-                           ? static_cast<double>(s.batch) / static_cast<double>(s.lr_base_batch)
-                           : 1.0;
   const auto samples = [&](double epochs) {
     return static_cast<std::int64_t>(std::llround(epochs * static_cast<double>(dataset_size)));
   };
   return {.name = s.schedule,
-          .lr = s.lr * scale,
+          .lr = scaled_lr(s),
           .warmup_samples = samples(s.warmup_epochs),
           .total_samples = total_samples,
           .min_lr = s.min_lr,
           .step_samples = samples(s.step_epochs),
           .gamma = s.gamma};
+}
+
+ModelConfig model_from(const Settings& s, const Dataset& data) {
+  const Shape sample = data.sample_shape();
+  return {.name = s.model,
+          .height = sample[0],
+          .width = sample[1],
+          .channels = sample[2],
+          .classes = data.classes(),
+          .hidden = s.hidden};
 }
 
 OptimizerConfig optimizer_from(const Settings& s) {

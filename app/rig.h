@@ -128,6 +128,8 @@ class Rig {
 /// The schedule in samples that the settings ask for. `total_samples` is the whole training's.
 ScheduleConfig schedule_from(const Settings& settings, std::int64_t dataset_size,
                              std::int64_t total_samples);
+/// The model asked for, for the data's samples and classes.
+ModelConfig model_from(const Settings& settings, const Dataset& data);
 OptimizerConfig optimizer_from(const Settings& settings);
 
 }  // namespace sidestep

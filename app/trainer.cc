@@ -38,6 +38,8 @@ int Trainer::run() {
                                                           .ranks = ranks_,
                                                           .rank = job_.rank(),
                                                           .dataset_size = data_.train->size(),
+                                                          .steps_per_epoch =
+                                                              rig_->sampler().steps_per_epoch(),
                                                           .total_steps = last_step_,
                                                           .resumed = !resumed_file_.empty(),
                                                           .start = start_});

@@ -65,10 +65,7 @@ RankInfo own_info(const MpiJob& job, Device device) {
 }
 
 void Trainer::agree_on_start() {
-  together(*world_, [&] {
-    check_launch(job_.size(), process_environment(), settings_.allow_single);
-    device_ = choose_device(settings_.device, job_.local_rank());
-  });
+  together(*world_, [&] { device_ = choose_device(settings_.device, job_.local_rank()); });
   agree(*world_, build_facts());
   agree(*world_, settings_facts(settings_));
   ranks_ = gather_rank_info(*world_, own_info(job_, device_));
@@ -158,13 +155,7 @@ void Trainer::open_inputs() {
   together(*world_, [&] {
     const auto classes = settings_.classes > 0 ? std::optional(settings_.classes) : std::nullopt;
     data_ = open_data(settings_.data, static_cast<std::uint64_t>(settings_.seed), *storage_, classes);
-    const Shape sample = data_.train->sample_shape();
-    model_ = {.name = settings_.model,
-              .height = sample[0],
-              .width = sample[1],
-              .channels = sample[2],
-              .classes = data_.train->classes(),
-              .hidden = settings_.hidden};
+    model_ = model_from(settings_, *data_.train);
     if (resumed_data_ && resumed_data_->second != data_.train->digest())
       fail(Exit::checkpoint,
            fmt::format("{}: expected the data it was trained on ({}), found other data ({}); give that "

@@ -119,9 +119,6 @@ inline void expect_names(const std::string& text, const std::vector<std::string>
     EXPECT_NE(text.find(part), std::string::npos) << "\"" << part << "\" not in: " << text;
 }
 
-/// Calls of operator new so far in this program.
-std::size_t allocation_count();
-
 /// HDF5's own end of the file, from the superblock.
 inline std::uint64_t hdf5_end(const std::string& file) {
   std::uint64_t end = 0;

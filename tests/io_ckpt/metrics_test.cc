@@ -6,6 +6,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "tests/harness/allocation_count.h"
 #include "tests/io_ckpt/io_ckpt_util.h"
 
 namespace sidestep::testing {
@@ -148,12 +149,12 @@ TEST(Metrics, WritingAllocatesNothing) {
   m.grad_norm = 1.0 / 3;
   m.eval_loss = 1e-7;
   const RankMetrics r{1, 20, 3, "host", 1.5, 0.25, 0.125, 0, 640};
-  const std::size_t before = allocation_count();
+  const std::int64_t before = allocation_count();
   for (m.step = 1; m.step <= 1000; ++m.step) {
     file.write(m);
     file.write(r);
   }
-  EXPECT_EQ(allocation_count() - before, 0u);
+  EXPECT_EQ(allocation_count(), before);
 }
 
 TEST(Metrics, PathThatCannotBeWritten) {

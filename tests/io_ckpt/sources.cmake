@@ -1,6 +1,6 @@
 sidestep_test(NAME test_io_ckpt LABEL unit
   SOURCES
-    ${CMAKE_CURRENT_LIST_DIR}/allocation_count.cc
+    harness/allocation_count.cc
     ${CMAKE_CURRENT_LIST_DIR}/checkpoint_damage_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/checkpoint_file_test.cc
     ${CMAKE_CURRENT_LIST_DIR}/checkpoint_folder_test.cc

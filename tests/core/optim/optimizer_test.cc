@@ -12,7 +12,7 @@
 
 #include "core/base/error.h"
 #include "core/base/rng.h"
-#include "tests/core/optim/count_allocations.h"
+#include "tests/harness/allocation_count.h"
 
 namespace sidestep {
 namespace {
@@ -94,7 +94,7 @@ struct Case {
   OptimizerConfig config;
 };
 
-class OptimizerTest : public testing::TestWithParam<Case> {};
+class OptimizerTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(OptimizerTest, FollowsTheFloat64Rule) {
   const OptimizerConfig& config = GetParam().config;
@@ -206,12 +206,12 @@ TEST_P(OptimizerTest, AllocatesNothing) {
   Fixture f(GetParam().config);
   f.set_gradients(1);
   UpdateScalars scalars = f.optimizer->scalars(0.1, 1);
-  const std::int64_t before = allocations();
+  const std::int64_t before = testing::allocation_count();
   ASSERT_GT(before, 0) << "nothing is counted";
   f.optimizer->update(f.stream, f.store, f.store.order(), &scalars);
   scalars = f.optimizer->scalars(0.1, 2);
   f.optimizer->update(f.stream, f.store, f.store.order(), &scalars);
-  EXPECT_EQ(allocations(), before);
+  EXPECT_EQ(testing::allocation_count(), before);
 }
 
 TEST_P(OptimizerTest, ReadsItsScalarsWhenItRuns) {
@@ -234,7 +234,7 @@ TEST_P(OptimizerTest, ReadsItsScalarsWhenItRuns) {
 
 INSTANTIATE_TEST_SUITE_P(
     Rules, OptimizerTest,
-    testing::Values(
+    ::testing::Values(
         Case{"sgd", {.name = "sgd", .momentum = 0}},
         Case{"momentum", {.name = "sgd", .momentum = 0.9, .weight_decay = 0.01}},
         Case{"nesterov", {.name = "sgd", .momentum = 0.8, .nesterov = true, .weight_decay = 0.1}},
@@ -309,7 +309,7 @@ void expect_settings_error(const OptimizerConfig& config, const std::string& tex
     FAIL() << "expected an error about " << text;
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Exit::settings);
-    EXPECT_THAT(error.what(), testing::HasSubstr(text));
+    EXPECT_THAT(error.what(), ::testing::HasSubstr(text));
   }
 }
 

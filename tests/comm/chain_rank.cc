@@ -16,11 +16,13 @@ View scalar_view(std::int64_t& x) {
   return {reinterpret_cast<std::byte*>(&x), Shape{1}, DType::i64, Device{}};
 }
 
-/// Passes on what backward reports, but for the last reads.
+/// Passes on what backward reports, but for the last read of the first parameter that is ready.
 struct Forgetful final : GradSink {
   explicit Forgetful(GradSink& to) : sink(to) {}
   void grad_ready(ParamId p, const Event& event) override { sink.grad_ready(p, event); }
-  void last_read(ParamId p, const Event&) override { sink.last_read(p, Event()); }
+  void last_read(ParamId p, const Event& event) override {
+    sink.last_read(p, p == 0 ? Event() : event);
+  }
   GradSink& sink;
 };
 

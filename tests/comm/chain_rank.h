@@ -19,7 +19,9 @@ struct ChainOptions {
   bool one_stream = false;      ///< updates run on the compute stream
   int max_reader_delay_us = 0;  ///< each last reader comes up to this much late
   std::uint64_t delay_seed = 0;
-  bool forget_last_reads = false;  ///< tells the engine that nobody reads the weights
+  /// Tells the engine that nobody reads the last layer's weights. The others it knows of, so that the
+  /// only update that comes too early is one the test orders, and not a data race.
+  bool forget_last_reads = false;
 };
 
 class ChainRank {

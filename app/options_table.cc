@@ -150,8 +150,12 @@ Rows optimizer_options() {
 
 Rows parallel_options() {
   return {
-      row("policy", &S::policy, "bsp", kBoth, kMust, "when and with whom ranks exchange")
+      row("policy", &S::policy, "bsp", kBoth, kMay, "when and with whom ranks exchange")
           .one_of(policy_names()),
+      row("micro-batch", &S::micro_batch, "0", kBoth, kMay,
+          "samples that one pass computes; gradients of several are added up; 0: a rank's share in "
+          "one pass (balance and drop: an eighth of it)")
+          .from(0, 1 << 24),
       row("overlap", &S::overlap, "full", kBoth, kFree,
           "exchange after backward (off), during it (backward), and during the next forward "
           "too (full)")
@@ -176,6 +180,103 @@ Rows parallel_options() {
       row("allow-single", &S::allow_single, "off", kRuns, kFree,
           "run alone although the scheduler started several copies")
           .per_rank(),
+  };
+}
+
+Rows model_policy_options() {
+  return {
+      row("sync-every", &S::sync_every, "0", kBoth, kMay,
+          "local, bmuf, slowmo, diloco, easgd: local steps between exchanges of models; 0: the "
+          "policy's own")
+          .from(0, 1e9),
+      row("outer-lr", &S::outer_lr, "0", kBoth, kMay,
+          "bmuf, slowmo, diloco: rate of the outer optimizer; 0: the policy's own")
+          .from(0, 100),
+      row("outer-momentum", &S::outer_momentum, "-1", kBoth, kMay,
+          "bmuf, slowmo, diloco: momentum of the outer optimizer; -1: the policy's own")
+          .from(-1, 1),
+      row("outer-nesterov", &S::outer_nesterov, "auto", kBoth, kMay,
+          "Nesterov's form of the outer momentum")
+          .one_of({"auto", "on", "off"}),
+      row("easgd-alpha", &S::easgd_alpha, "0", kBoth, kMay,
+          "easgd: pull towards the centre; 0: 0.9 over the number of ranks")
+          .from(0, 1),
+      row("local-state", &S::local_state, "auto", kBoth, kMay,
+          "what becomes of a rank's own optimizer state at an exchange of models")
+          .one_of({"auto", "reset", "keep", "average"}),
+      row("local-order", &S::local_order, "shared", kBoth, kMay,
+          "rotated: each rank walks through chunks of the data in turn (SelDP)")
+          .one_of({"shared", "rotated"}),
+      row("window", &S::window, "8", kBoth, kMay,
+          "window: time between exchanges, in clean local step times")
+          .above(0, 1e6),
+      row("selsync-delta", &S::selsync_delta, "0", kBoth, kMay,
+          "selsync: relative change of the gradient's norm that calls for an exchange; 0: chosen "
+          "from --sync-rate")
+          .from(0, 1e6),
+      row("sync-rate", &S::sync_rate, "0.1", kBoth, kMay,
+          "selsync: share of steps that should exchange")
+          .above(0, 1),
+      row("vote-lag", &S::vote_lag, "0", kBoth, kMay,
+          "selsync: steps between a vote and the step that obeys it")
+          .from(0, 64),
+      row("sync-max", &S::sync_max, "100", kBoth, kMay, "selsync: most local steps in a row")
+          .from(1, 1e6),
+  };
+}
+
+Rows relaxed_policy_options() {
+  return {
+      row("drop-tau", &S::drop_tau, "0", kBoth, kMay,
+          "drop: seconds after which a rank begins no further micro-batch; 0: calibrated")
+          .from(0, 1e6),
+      row("drop-cap", &S::drop_cap, "0.1", kBoth, kMay, "drop: largest share of samples left out")
+          .above(0, 0.5),
+      row("quorum", &S::quorum, "0", kBoth, kMay,
+          "quorum: ranks that must have arrived before a round may close; 0: half of them")
+          .from(0, 1 << 20),
+      row("silence", &S::silence, "0.05", kBoth, kMay,
+          "quorum: then it closes after so long without another arrival, in clean step times")
+          .from(0, 100),
+      row("backup", &S::backup, "1", kBoth, kMay, "backup: slowest ranks a round does not wait for")
+          .from(1, 1 << 20),
+      row("late", &S::late, "auto", kBoth, kMay,
+          "quorum, majority, solo, ssp: late gradients join a later round, or are thrown away")
+          .one_of({"auto", "carry", "discard"}),
+      row("max-age", &S::max_age, "0", kBoth, kMay,
+          "rounds that a late gradient may be old; 0: the policy's own")
+          .from(0, 1e6),
+      row("age-weight", &S::age_weight, "1", kBoth, kMay,
+          "factor on a late gradient for each round of its age")
+          .above(0, 1),
+      row("participants", &S::participants, "complete", kBoth, kMay,
+          "who takes part in a round: ranks whose gradient is complete, or ranks that have begun "
+          "their last backward pass (early), so that their buckets stream")
+          .one_of({"complete", "early"}),
+      row("replay-journal", &S::replay_journal, "", kTrain, kFree,
+          "repeat the rounds that journal.jsonl of another run recorded, with the same participants"),
+  };
+}
+
+Rows fault_options() {
+  return {
+      row("inject", &S::inject, "", kBoth, kFree,
+          "delay ranks on purpose: S0 to S10, or terms such as rank=1:x1.5,random=2:+3.2"),
+      row("emulate-step", &S::emulate_step, "0", kBoth, kFree,
+          "milliseconds that a step's compute is made to take by sleeping; 0: real times")
+          .from(0, 1e7),
+      row("emulate-link", &S::emulate_link, "0", kBoth, kFree,
+          "Mbit/s of the network that transfers are slowed down to; 0: the real one")
+          .from(0, 1e7),
+      row("late-limit", &S::late_limit, "30s", kTrain, kFree,
+          "a rank that is not heard for so long is named in a warning; 0s: never")
+          .from(0),
+      row("stall-limit", &S::stall_limit, "60s", kTrain, kFree,
+          "warn when no rank's step has advanced for so long; 0s: never")
+          .from(0),
+      row("lost-limit", &S::lost_limit, "120s", kTrain, kFree,
+          "end the job when a rank is not heard for so long; 0s: never")
+          .from(0),
   };
 }
 
@@ -232,8 +333,10 @@ std::vector<OptionSpec> make_table() {
   Group groups[] = {
       {"Task", task_options()},          {"Run", run_options()},
       {"Learning rate", rate_options()}, {"Optimizer", optimizer_options()},
-      {"Parallel", parallel_options()},  {"Evaluation and saving", saving_options()},
-      {"Reports", report_options()},
+      {"Parallel", parallel_options()},  {"Policies that exchange models", model_policy_options()},
+      {"Policies that wait less", relaxed_policy_options()},
+      {"Evaluation and saving", saving_options()},
+      {"Reports", report_options()},     {"Delays and limits", fault_options()},
   };
   for (Group& group : groups) {
     for (Row& r : group.rows) {

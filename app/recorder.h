@@ -3,7 +3,6 @@
 // Main thread.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "app/progress.h"
 #include "app/rank_info.h"
 #include "app/rig.h"
+#include "comm/detector.h"
 #include "io/metrics.h"
 #include "io/run_folder.h"
 
@@ -29,23 +29,21 @@ class Recorder {
     std::int64_t dataset_size = 0, steps_per_epoch = 1, total_steps = 0;
     bool resumed = false;
     Position start;
+    const Injector* injector = nullptr;  ///< null: no delays on purpose
   };
   explicit Recorder(const Config& config);
 
   /// After each completed step, on every rank; `eval` if this step was evaluated.
-  void step(const StepReport& report, const std::optional<EvalResult>& eval, CommThread& comm);
-  /// Time spent saving on this rank.
-  void add_save_seconds(double seconds) {
-    save_seconds_ += seconds;
-    totals_[3] += seconds;
-  }
+  void step(const StepReport& report, const std::optional<EvalResult>& eval,
+            const Detector& detector);
   void pause() { progress_.pause(); }
   void go_on() { progress_.go_on(); }
   void say(const std::string& line);
   /// The lines so far reach the files: before each save, so that no checkpoint is ahead of them.
   void flush_files();
-  /// Ends the interval of ranks.jsonl; everything written so far reaches the files.
-  void flush(CommThread& comm);
+  /// Ends the interval of ranks.jsonl, with each rank's times that no round has told; collective.
+  /// Everything written so far reaches the files.
+  void flush(CommThread& comm, const RankEntry& unsent, const Detector& detector);
   /// Writes summary.json (rank 0).
   struct Ending {
     std::string status;  ///< "running", "done" or "stopped"
@@ -59,21 +57,31 @@ class Recorder {
   void summarize(const Ending& ending) const;
 
  private:
-  static constexpr std::size_t kTimes = 5;  ///< compute, input wait, exposed, save, samples
-  void gather_times(std::int64_t last_step, CommThread& comm);
-  void write_times();
+  /// What an interval of ranks.jsonl has added up of a rank.
+  struct Interval {
+    double compute = 0, input = 0, exposed = 0, save = 0, exchange = 0;
+    std::int64_t samples = 0, units = 0;
+    std::vector<double> rounds;  ///< compute of each
+  };
+  void add(const RankEntry& entry, Interval& interval) const;
+  void write_intervals(std::int64_t last_step, const Detector& detector);
+  void count_participation(const RoundResult& round);
+  std::size_t last_age() const;  ///< ages of the last round that occurred
   void write_metrics(const StepReport& report, const std::optional<EvalResult>& eval);
 
   Config config_;
   Progress progress_;
   std::optional<MetricsFile> metrics_, rank_times_;
   std::int64_t interval_first_, last_step_;
-  std::int64_t gathered_first_ = 0, gathered_last_ = 0;
-  std::array<double, kTimes> mine_{}, sent_{};
-  std::array<double, kTimes> totals_{};  ///< this rank's, over the run
-  std::vector<double> all_;
-  std::optional<Event> gathering_;
-  double save_seconds_ = 0;
+  std::vector<Interval> intervals_;  ///< by rank
+  Interval total_;                   ///< of rank 0, over the run
+  std::vector<std::int64_t> rank_samples_, ages_;  ///< of the last round
+  std::int64_t late_ = 0, written_off_ = 0;        ///< likewise
+  struct Totals {
+    std::int64_t applied = 0, late = 0, written_off = 0, bytes = 0, rounds = 0;
+    std::vector<std::int64_t> by_rank, by_age;
+  } run_;
+  double training_seconds_ = 0;  ///< without evaluation, start and end
   double last_loss_ = 0;
 };
 

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <set>
+#include <utility>
 
 #include "app/banner.h"
-#include "app/host_view.h"
+#include "comm/local_engine.h"
+#include "comm/round_engine.h"
 #include "core/base/error.h"
 #include "core/ops/threads.h"
 
@@ -16,10 +20,11 @@ Overlap overlap_from(const std::string& name) {
   return name == "backward" ? Overlap::backward : Overlap::full;
 }
 
-std::int64_t samples_after(const Sampler& sampler, std::int64_t dataset_size, std::int64_t steps) {
-  const std::int64_t epochs = steps / sampler.steps_per_epoch();
-  const std::int64_t rest = steps % sampler.steps_per_epoch();
-  return epochs * dataset_size + std::min(rest * sampler.batch_sizes().front(), dataset_size);
+std::int64_t samples_until(const Goal& goal, std::int64_t dataset_size, std::int64_t batch) {
+  if (goal.steps == 0) return goal.epochs * dataset_size;
+  const std::int64_t per_epoch = (dataset_size + batch - 1) / batch;
+  return goal.steps / per_epoch * dataset_size +
+         std::min(goal.steps % per_epoch * std::min(batch, dataset_size), dataset_size);
 }
 
 }  // namespace
@@ -58,171 +63,224 @@ OptimizerConfig optimizer_from(const Settings& s) {
           .weight_decay = s.weight_decay};
 }
 
+PolicyConfig policy_from(const Settings& s, int ranks) {
+  const std::int64_t share = std::max<std::int64_t>(s.batch / ranks, 1);
+  const bool in_parts = s.policy == "balance" || s.policy == "drop";
+  const std::int64_t usual = in_parts ? std::max<std::int64_t>(share / 8, 1) : share;
+  return {.name = s.policy,
+          .ranks = ranks,
+          .batch = s.batch,
+          .micro_batch = s.micro_batch > 0 ? std::min(s.micro_batch, s.batch) : usual,
+          .seed = static_cast<std::uint64_t>(s.seed),
+          .sync_every = s.sync_every,
+          .outer_lr = s.outer_lr,
+          .outer_momentum = s.outer_momentum,
+          .nesterov = s.outer_nesterov,
+          .easgd_alpha = s.easgd_alpha,
+          .local_state = s.local_state,
+          .window = s.window,
+          .drop_tau = s.drop_tau,
+          .drop_cap = s.drop_cap,
+          .quorum = s.quorum,
+          .backup = s.backup,
+          .silence = s.silence,
+          .late = s.late,
+          .max_age = s.max_age,
+          .age_weight = s.age_weight,
+          .selsync_delta = s.selsync_delta,
+          .sync_rate = s.sync_rate,
+          .vote_lag = s.vote_lag,
+          .sync_max = s.sync_max};
+}
+
 Rig::Rig(const Config& config, std::unique_ptr<Communicator> comm)
     : settings_(config.settings),
       rank_(comm->rank()),
       ranks_(comm->size()),
-      last_step_(config.last_step),
       data_(config.data),
-      sampler_(config.data.size(), config.settings.batch,
-               static_cast<std::uint64_t>(config.settings.seed), config.settings.shuffle),
-      policy_(make_policy(config.settings.policy)),
+      goal_(config.goal),
+      boundary_(config.boundary),
+      policy_(make_policy(policy_from(config.settings, comm->size()))),
+      model_rule_(policy_->model_rule()),
       builder_(make_model(config.model)),
-      schedule_(schedule_from(config.settings, config.data.size(),
-                              samples_after(sampler_, config.data.size(), config.last_step))),
+      steps_per_epoch_((data_.size() + settings_.batch - 1) / settings_.batch),
+      schedule_(schedule_from(settings_, data_.size(),
+                              samples_until(goal_, data_.size(), settings_.batch))),
+      unit_(settings_.micro_batch > 0 || policy_->varies()
+                ? policy_from(settings_, ranks_).micro_batch
+                : settings_.batch),
+      emulation_(std::make_unique<Emulation>(
+          settings_, rank_, ranks_,
+          goal_.steps > 0 ? goal_.steps : goal_.epochs * steps_per_epoch_,
+          static_cast<int>(std::max<std::int64_t>((settings_.batch / ranks_ + unit_ - 1) / unit_, 1)))),
+      planner_(std::make_unique<Planner>(Planner::Config{
+          .policy = *policy_,
+          .dataset_size = data_.size(),
+          .batch = settings_.batch,
+          .seed = static_cast<std::uint64_t>(settings_.seed),
+          .shuffle = settings_.shuffle,
+          .rotated = settings_.local_order == "rotated" && policy_->family() == Family::model,
+          .gives_back = policy_->leaves_out(),
+          .rank = rank_,
+          .ranks = ranks_,
+          .lookahead = model_rule_.update_each_unit ? 0 : static_cast<int>(std::min<std::int64_t>(settings_.prefetch, 8)),
+          .goal = goal_,
+          .unit_sizes = unit_sizes()})),
       tracer_(config.tracer),
-      comm_(std::make_unique<CommThread>(std::move(comm),
-                                         CommThread::Options{.tracer = config.tracer})),
+      comm_(std::make_unique<CommThread>(
+          std::move(comm),
+          CommThread::Options{.tracer = config.tracer,
+                              .control = true,
+                              .before_start =
+                                  [this](std::size_t bytes, std::int64_t step) {
+                                    emulation_->delay_transfer(bytes, step);
+                                  }})),
       compute_(Stream::create(config.device, "compute")),
       update_(Stream::create(config.device, "update",
-                             config.shared_update ? StreamMode::direct : StreamMode::threaded)),
-      shared_update_(config.shared_update) {
+                             config.shared_update && policy_->family() != Family::quorum
+                                 ? StreamMode::direct
+                                 : StreamMode::threaded)),
+      shared_update_(config.shared_update && policy_->family() != Family::quorum) {
   set_compute_threads(config.threads);  // of this thread: oneDNN primitives keep what holds now
   compute_.host([threads = config.threads] { set_compute_threads(threads); });
   compute_.synchronize();
   executor_ = std::make_unique<Executor>(
       builder_, Executor::Options{
-                    .device = config.device, .batches = own_batches(), .tracer = config.tracer});
+                    .device = config.device, .batches = unit_sizes(), .tracer = config.tracer});
   executor_->params().initialize(static_cast<std::uint64_t>(settings_.seed));
   optimizer_ = make_optimizer(optimizer_from(settings_), executor_->params());
-  const auto bucket_bytes = static_cast<std::int64_t>(settings_.bucket_mb * 1048576);
-  engine_ = std::make_unique<RoundEngine>(
-      executor_->params(), *optimizer_, *comm_, compute_, shared_update_ ? compute_ : update_,
-      RoundEngine::Options{.buckets = {.bytes = bucket_bytes, .first_bytes = bucket_bytes / 4},
-                           .overlap = overlap_from(settings_.overlap),
-                           .clip_norm = settings_.clip_norm,
-                           .tracer = config.tracer});
+  build_engine(config);
 }
 
-Rig::~Rig() = default;
+void Rig::build_engine(const Config& config) {
+  const auto bucket_bytes = static_cast<std::int64_t>(settings_.bucket_mb * 1048576);
+  const BucketSizes sizes{.bytes = bucket_bytes, .first_bytes = bucket_bytes / 4};
+  const bool micro_batches = usual_units().size() > 1 || policy_->varies();
+  ParamStore& params = executor_->params();
+  buckets_ = std::ssize(plan_buckets(params, sizes).buckets);
+  Stream& update = shared_update_ ? compute_ : update_;
+  switch (policy_->family()) {
+    case Family::gradient:
+      engine_ = std::make_unique<RoundEngine>(
+          params, *optimizer_, *comm_, compute_, update,
+          RoundEngine::Options{.buckets = sizes,
+                               .overlap = overlap_from(settings_.overlap),
+                               .clip_norm = settings_.clip_norm,
+                               .micro_batches = micro_batches,
+                               .tracer = config.tracer});
+      break;
+    case Family::model:
+      engine_ = std::make_unique<LocalEngine>(
+          params, *optimizer_, *comm_, compute_, update,
+          LocalEngine::Options{.rule = model_rule_,
+                               .buckets = sizes,
+                               .clip_norm = settings_.clip_norm,
+                               .micro_batches = micro_batches,
+                               .vote = {.ranks = ranks_,
+                                        .delta = settings_.selsync_delta,
+                                        .rate = settings_.sync_rate},
+                               .vote_lag = settings_.vote_lag,
+                               .tracer = config.tracer});
+      break;
+    case Family::quorum: {
+      auto engine = std::make_unique<QuorumEngine>(
+          params, *optimizer_, *comm_, compute_, update,
+          QuorumEngine::Options{.buckets = sizes,
+                                .clip_norm = settings_.clip_norm,
+                                .micro_batches = micro_batches,
+                                .early = settings_.participants == "early",
+                                .batch = settings_.batch,
+                                .tracer = config.tracer,
+                                .plan = [this](std::int64_t round) { return open_round(round); },
+                                .closed = [this](const RoundResult& r) { close_round(r); },
+                                .journal = config.journal,
+                                .replay = config.replay,
+                                .now = {},
+                                .applied = {}});
+      quorum_ = engine.get();
+      engine_ = std::move(engine);
+    }
+  }
+}
+
+// The comm thread calls back into the planner; it is quiet before anything here goes away.
+Rig::~Rig() {
+  planner_->close();
+  engine_.reset();
+}
 
 std::vector<std::int64_t> Rig::shares(std::int64_t global_batch) const {
-  WorkPlan plan;
-  policy_->plan({.step = 1, .global_batch = global_batch, .rank = rank_, .ranks = ranks_}, plan);
-  return plan.shares;
+  std::vector<std::int64_t> shares;
+  even_shares(global_batch, ranks_, shares);
+  return shares;
 }
 
-std::vector<std::int64_t> Rig::own_batches() const {
-  std::vector<std::int64_t> sizes;
-  for (const std::int64_t batch : sampler_.batch_sizes()) {
-    const std::int64_t own = shares(batch)[static_cast<std::size_t>(rank_)];
-    if (own > 0 && std::ranges::find(sizes, own) == sizes.end()) sizes.push_back(own);
+/// Largest first. Where shares vary, any rest is made up of powers of two.
+std::vector<std::int64_t> Rig::unit_sizes() const {
+  std::set<std::int64_t, std::greater<>> sizes;
+  const std::int64_t size = data_.size(), batch = std::min(settings_.batch, size);
+  for (const std::int64_t global : {batch, size % batch}) {
+    const auto by_rank = shares(global);
+    const bool any_rank = settings_.local_order == "rotated";
+    for (int r = 0; r < ranks_; ++r) {
+      const std::int64_t own = by_rank[static_cast<std::size_t>(r)];
+      if (own == 0 || (r != rank_ && !any_rank)) continue;
+      if (own >= unit_) sizes.insert(unit_);
+      if (own % unit_ > 0) sizes.insert(own % unit_);
+    }
+  }
+  if (policy_->varies()) {
+    sizes.insert(unit_);
+    for (std::int64_t part = 1; part < unit_; part *= 2) sizes.insert(part);
   }
   // A rank that never has samples still holds the parameters and joins every exchange.
-  if (sizes.empty()) sizes.push_back(1);
-  return sizes;
+  if (sizes.empty()) sizes.insert(1);
+  return {sizes.begin(), sizes.end()};
+}
+
+std::vector<std::int64_t> Rig::usual_units() const {
+  return planner_->units_of(
+      shares(std::min(settings_.batch, data_.size()))[static_cast<std::size_t>(rank_)]);
 }
 
 std::size_t Rig::planned_bytes() const {
-  const std::size_t batch_bytes =
-      static_cast<std::size_t>(std::ranges::max(own_batches()) * data_.sample_shape().numel()) *
-      sizeof(float);
+  const std::size_t unit_bytes =
+      static_cast<std::size_t>(unit_sizes().front() * data_.sample_shape().numel()) * sizeof(float);
   return executor_->params().bytes() + executor_->slab_bytes() + executor_->input_bytes() +
-         engine_->bytes() + batch_bytes * static_cast<std::size_t>(settings_.prefetch);
+         engine_->bytes() + unit_bytes * static_cast<std::size_t>(prefetch_depth());
 }
 
-void Rig::start(const Position& position) {
+/// Micro-batches kept ready: so many whole batches, up to what is sensible.
+int Rig::prefetch_depth() const {
+  const auto units = std::max<std::int64_t>(std::ssize(usual_units()), 1);
+  return static_cast<int>(std::max(settings_.prefetch, std::min<std::int64_t>(settings_.prefetch * units, 64)));
+}
+
+void Rig::start(const Position& position, std::vector<Range> returned) {
   check(!prefetch_, "a rig is started once");
-  loading_ = enqueued_ = position;
-  completed_ = position.step;
+  enqueued_ = completed_ = position;
+  local_updates_ = position.step;
   last_completed_ns_ = now_ns();
+  planner_->start(position, std::move(returned));
   prefetch_ = std::make_unique<Prefetcher>(
-      data_, std::ranges::max(own_batches()), static_cast<int>(settings_.prefetch),
-      [this](LoadRequest& request) { return next_request(request); }, tracer_);
-}
-
-bool Rig::next_request(LoadRequest& request) {
-  if (loading_.step >= last_step_) return false;
-  const std::int64_t batch = sampler_.batch_at(loading_.cursor);
-  policy_->plan({.step = loading_.step + 1, .global_batch = batch, .rank = rank_, .ranks = ranks_},
-                plan_);
-  std::int64_t begin = 0;
-  for (int r = 0; r < rank_; ++r) begin += plan_.shares[static_cast<std::size_t>(r)];
-  sampler_.ids(loading_.cursor, begin, begin + plan_.shares[static_cast<std::size_t>(rank_)],
-               request.ids);
-  request.epoch = loading_.cursor.epoch;
-  request.step = ++loading_.step;
-  loading_.cursor = sampler_.next(loading_.cursor);
-  return true;
-}
-
-void Rig::run_samples(const LoadedBatch& batch, Pending& pending, bool stop) {
-  const std::int64_t step = batch.step;
-  const std::int64_t n = batch.count;
-  copy(compute_, executor_->input(n, "x"), batch.x);
-  copy(compute_, executor_->input(n, "y"), batch.y);
-  prefetch_->release(batch.slot, compute_.record());
-  compute_.host([this, &pending] { pending.compute_ns = executor_->gate_wait_ns() - now_ns(); });
-  executor_->forward(compute_, n, engine_.get(), step);
-  const View loss = executor_->loss(n), weight = executor_->weight(n),
-             correct = executor_->correct(n);
-  engine_->contribute(&loss, &weight, &correct, n, batch.digest, stop);
-  copy(compute_, host_view(&pending.loss), loss);
-  executor_->backward(compute_, n, engine_->sink(), step);
-  compute_.host([this, &pending] { pending.compute_ns += now_ns() - executor_->gate_wait_ns(); });
-  pending.computed = compute_.record();
-}
-
-void Rig::enqueue(bool stop) {
-  check(outstanding() < 2, "complete() a step before enqueueing a third");
-  const std::int64_t batch_size = sampler_.batch_at(enqueued_.cursor);
-  Pending& pending = pending_[static_cast<std::size_t>(enqueued_.step + 1) % pending_.size()];
-  pending = {};
-  pending.cursor = enqueued_.cursor;
-  pending.batch = batch_size;
-  pending.lr = learning_rate(schedule_, enqueued_.samples_seen, batch_size);
-  const LoadedBatch batch = prefetch_->take(pending.input_wait_ns);
-  check(batch.step == enqueued_.step + 1, "the loader is at another step");
-  enqueued_ = {batch.step, enqueued_.samples_seen + batch_size, sampler_.next(enqueued_.cursor)};
-  pending.after = enqueued_;
-  pending.own_samples = batch.count;
-  engine_->begin(batch.step, batch.step, pending.lr);
-  if (batch.count > 0) {
-    run_samples(batch, pending, stop);
-  } else {
-    prefetch_->release(batch.slot, Event());
-    engine_->contribute(nullptr, nullptr, nullptr, 0, 0, stop);
-    executor_->idle_backward(compute_, engine_->sink());
-  }
-  engine_->finish();
-}
-
-StepReport Rig::complete() {
-  check(outstanding() > 0, "complete() without an outstanding step");
-  const Pending& pending = pending_[static_cast<std::size_t>(completed_ + 1) % pending_.size()];
-  const RoundResult round = engine_->result(pending.after.step);
-  pending.computed.wait();
-  StepReport report{.round = round,
-                    .after = pending.after,
-                    .lr = pending.lr,
-                    .input_wait_ns = pending.input_wait_ns,
-                    .compute_ns = pending.compute_ns,
-                    .own_samples = pending.own_samples};
-  ++completed_;
-  const std::int64_t now = now_ns();
-  report.step_ns = now - last_completed_ns_;
-  last_completed_ns_ = now;
-  // Waits of a step that is still running are counted with the next report; the sums agree.
-  const std::int64_t gate_wait = executor_->gate_wait_ns() + engine_->inline_wait_ns();
-  report.exposed_ns = gate_wait - gate_wait_before_;
-  gate_wait_before_ = gate_wait;
-  return report;
+      data_, unit_sizes().front(), prefetch_depth(),
+      [this, last = std::int64_t{0}](LoadRequest& request) mutable {
+        if (!planner_->next_unit(request)) return false;
+        if (std::exchange(last, request.step) != request.step)
+          emulation_->delay_loader(request.step);
+        return true;
+      },
+      tracer_);
+  if (quorum_ != nullptr && !finished()) quorum_->start(position.step + 1);
 }
 
 std::string Rig::inspect_numbers() {
-  const Pending& pending = pending_[static_cast<std::size_t>(completed_ + 1) % pending_.size()];
+  const Pending& pending = pending_[static_cast<std::size_t>((ended_ + 1) % std::ssize(pending_))];
   if (std::isfinite(pending.loss)) return "";
-  std::int64_t begin = 0;
-  const auto by_rank = shares(pending.batch);
-  for (int r = 0; r < rank_; ++r) begin += by_rank[static_cast<std::size_t>(r)];
-  std::vector<std::int64_t> ids;
-  Sampler(data_.size(), settings_.batch, static_cast<std::uint64_t>(settings_.seed),
-          settings_.shuffle)
-      .ids(pending.cursor, begin, begin + pending.own_samples, ids);
   std::vector<float> x(static_cast<std::size_t>(data_.sample_shape().numel()));
   std::int32_t y = 0;
   std::string bad;
-  for (const std::int64_t id : ids) {
+  for (const std::int64_t id : planner_->own_samples(pending.step)) {
     data_.read(std::span(&id, 1), {.x = x.data(), .y = &y});
     if (std::ranges::all_of(x, [](float v) { return std::isfinite(v); })) continue;
     bad += (bad.empty() ? " " : ", ") + std::to_string(id);

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <memory>
 #include <set>
+#include <sstream>
 
+#include "app/host_view.h"
 #include "app/versions.h"
 #include "core/base/error.h"
 
@@ -63,6 +65,57 @@ T attribute(const CheckpointContent& content, const std::string& file, const std
            file, name, group, value ? "another type" : "none"));
 }
 
+/// "12-20,31-40", or nothing
+std::string text_of(const std::vector<Range>& ranges) {
+  std::string text;
+  for (const Range& range : ranges)
+    text += fmt::format("{}{}-{}", text.empty() ? "" : ",", range.begin, range.end);
+  return text;
+}
+
+std::vector<Range> ranges_of(const std::string& text) {
+  std::vector<Range> ranges;
+  std::istringstream in(text);
+  char mark = ',';
+  for (Range range; mark == ',' && in >> range.begin >> mark >> range.end; in >> mark)
+    ranges.push_back(range);
+  return ranges;
+}
+
+/// The part of a flat tensor that belongs to a parameter.
+View part_of(const View& flat, const ParamStore& params, ParamId p) {
+  View part = flat;
+  part.data += static_cast<std::size_t>(params.offset(p)) * size_of(flat.dtype);
+  part.shape = params.spec(p).shape;
+  return part;
+}
+
+std::string extra_folder(const Engine::Extra& extra, int rank) {
+  return extra.per_rank ? fmt::format("/sync/rank/{}/{}/", rank, extra.name)
+                        : fmt::format("/sync/{}/", extra.name);
+}
+
+void add_extra(CheckpointContent& content, const ParamStore& params, const View& flat,
+               const std::string& folder) {
+  for (ParamId p = 0; p < params.count(); ++p)
+    content.tensors.push_back(tensor_of(folder + params.spec(p).name, part_of(flat, params, p)));
+}
+
+/// False where the file does not hold all of it.
+bool load_extra(const CheckpointContent& content, const ParamStore& params, const View& flat,
+                const std::string& folder) {
+  std::string problems;
+  for (ParamId p = 0; p < params.count(); ++p)
+    load_tensor(content, folder + params.spec(p).name, part_of(flat, params, p), problems);
+  return problems.empty();
+}
+
+void copy_now(const View& to, const View& from) {
+  Stream stream = Stream::create(to.device, "extra", StreamMode::direct);
+  copy(stream, to, from);
+  stream.synchronize();
+}
+
 }  // namespace
 
 CheckpointContent make_content(const ParamStore& params, const RunState& s) {
@@ -80,9 +133,10 @@ CheckpointContent make_content(const ParamStore& params, const RunState& s) {
                                   {"width", s.model.width},     {"channels", s.model.channels},
                                   {"classes", s.model.classes}, {"hidden", hidden}};
   content.attributes["/optimizer"] = {{"name", s.optimizer}, {"updates", s.position.step}};
-  content.attributes["/sync"] = {{"policy", s.policy}};
+  content.attributes["/sync"] = {{"policy", s.policy}, {"state", s.policy_state}};
   content.attributes["/data"] = {{"epoch", s.position.cursor.epoch},
                                  {"position", s.position.cursor.position},
+                                 {"returned", text_of(s.returned)},
                                  {"description", s.data},
                                  {"dataset_digest", fmt::format("{:016x}", s.data_digest)}};
   content.attributes["/run"] = {{"step", s.position.step},
@@ -102,6 +156,9 @@ RunState read_state(const CheckpointContent& content, const std::string& file) {
   };
   const auto text = [&](const char* group, const char* name) {
     return attribute<std::string>(content, file, group, name);
+  };
+  const auto optional_text = [&](const char* group, const char* name) {
+    return content.attribute(group, name) ? text(group, name) : std::string();
   };
   RunState s;
   s.position = {.step = integer("/run", "step"),
@@ -126,6 +183,8 @@ RunState read_state(const CheckpointContent& content, const std::string& file) {
   s.data_digest = std::stoull(text("/data", "dataset_digest"), nullptr, 16);
   s.optimizer = text("/optimizer", "name");
   s.policy = text("/sync", "policy");
+  s.policy_state = optional_text("/sync", "state");
+  s.returned = ranges_of(optional_text("/data", "returned"));
   if (const auto best = content.attribute("/run", "best")) s.best = std::get<double>(*best);
   return s;
 }
@@ -158,6 +217,46 @@ void restore_slots(const CheckpointContent& content, const std::string& file, Pa
   fail(Exit::checkpoint, fmt::format("{}: the optimizer's state is incomplete{}; to start from the "
                                      "weights alone use --init-from instead of --resume",
                                      file, problems));
+}
+
+void gather_extras(Engine& engine, const ParamStore& params, CommThread& comm,
+                   CheckpointContent* content) {
+  for (const Engine::Extra& extra : engine.extras()) {
+    if (!extra.per_rank) {
+      if (content != nullptr) add_extra(*content, params, extra.view, extra_folder(extra, 0));
+      continue;
+    }
+    Buffer memory(extra.view.device, extra.view.bytes());
+    const View each = memory.view(0, extra.view.shape, extra.view.dtype);
+    for (int r = 0; r < comm.size(); ++r) {
+      if (r == comm.rank()) copy_now(each, extra.view);
+      comm.broadcast(each, r, {}, "gather state", 0).wait();
+      if (content != nullptr) add_extra(*content, params, each, extra_folder(extra, r));
+    }
+  }
+}
+
+std::vector<std::string> restore_extras(Engine& engine, const ParamStore& params, CommThread& comm,
+                                        const CheckpointContent* content, bool same_ranks) {
+  std::vector<std::string> missing;
+  for (const Engine::Extra& extra : engine.extras()) {
+    Buffer memory(extra.view.device, extra.view.bytes());
+    const View each = memory.view(0, extra.view.shape, extra.view.dtype);
+    const int ranks = extra.per_rank ? comm.size() : 1;
+    for (int r = 0; r < ranks; ++r) {
+      std::int64_t found = 0;
+      if (content != nullptr && (same_ranks || !extra.per_rank))
+        found = load_extra(*content, params, each, extra_folder(extra, r)) ? 1 : 0;
+      comm.broadcast(host_view(&found), 0, {}, "restore state", 0).wait();
+      if (content != nullptr && found == 0 && r == 0)
+        missing.push_back(fmt::format("{} starts anew: the checkpoint {}", extra.name,
+                                      same_ranks ? "does not hold it" : "is of another number of ranks"));
+      if (found == 0) continue;
+      comm.broadcast(each, 0, {}, "restore state", 0).wait();
+      if (!extra.per_rank || r == comm.rank()) copy_now(extra.view, each);
+    }
+  }
+  return missing;
 }
 
 Saver::Saver(CheckpointFolder folder, StorageThread& storage, int keep, Tracer* tracer)

@@ -19,6 +19,7 @@ namespace sidestep {
 /// What a checkpoint says beside the tensors.
 struct RunState {
   Position position;
+  std::vector<Range> returned;  ///< what the epoch has left out so far, to be served again
   std::int64_t seed = 0;
   int ranks = 1;
   std::string config;  ///< config_text() of the settings
@@ -26,6 +27,7 @@ struct RunState {
   std::string data;    ///< description of the training data
   std::uint64_t data_digest = 0;
   std::string optimizer, policy;
+  std::string policy_state;  ///< SyncPolicy::save()
   std::optional<double> best;  ///< best value of the keep-best metric so far
 };
 
@@ -39,6 +41,15 @@ RunState read_state(const CheckpointContent& content, const std::string& file);
 void restore_weights(const CheckpointContent& content, const std::string& file, ParamStore& params);
 /// Optimizer slots likewise; nothing starts at zero silently.
 void restore_slots(const CheckpointContent& content, const std::string& file, ParamStore& params);
+
+/// What an engine keeps beside weights and slots, under /sync: replicated tensors, and those of each
+/// rank under /sync/rank/<r>. Collective, between rounds; `content` is null but on rank 0.
+void gather_extras(Engine& engine, const ParamStore& params, CommThread& comm,
+                   CheckpointContent* content);
+/// The way back. What the file lacks, or holds for another number of ranks, starts as in a fresh run;
+/// returns a line for each of these (rank 0).
+std::vector<std::string> restore_extras(Engine& engine, const ParamStore& params, CommThread& comm,
+                                        const CheckpointContent* content, bool same_ranks);
 
 /// Rank 0's saving. A save is queued while training goes on; its failure is thrown by the next
 /// call.

@@ -64,7 +64,24 @@ struct Settings {
   std::int64_t seed = -1;  ///< -1: not yet drawn (agree_on_seed)
   bool shuffle = false;
 
+  std::int64_t micro_batch = 0;  ///< samples of one pass; 0: the policy's choice
   std::string policy;
+  std::int64_t sync_every = 0;   ///< model presets; this and the next: 0 or "auto" is the preset's
+  double outer_lr = 0, outer_momentum = -1, easgd_alpha = 0;
+  std::string outer_nesterov, local_state, local_order;
+  double window = 0, drop_tau = 0, drop_cap = 0;
+  std::int64_t quorum = 0, backup = 0, max_age = 0;
+  double silence = 0, age_weight = 0;
+  std::string late, participants;
+  double selsync_delta = 0, sync_rate = 0;
+  std::int64_t vote_lag = 0, sync_max = 0;
+  std::string replay_journal;    ///< empty or a file
+
+  std::string inject;            ///< empty: no delays on purpose
+  double emulate_step = 0;       ///< milliseconds; 0: real compute times
+  double emulate_link = 0;       ///< Mbit/s; 0: the real network
+  Duration late_limit, stall_limit, lost_limit;
+
   std::string overlap;  ///< "off", "backward", "full"
   double bucket_mb = 0;
 

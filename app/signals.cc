@@ -6,16 +6,21 @@
 namespace sidestep {
 namespace {
 
-// A handler can reach nothing but objects of static storage; this one flag is all it touches.
+// A handler can reach nothing but objects of static storage; these are all it touches.
 std::atomic<StopRequest> requested{StopRequest::none};
+std::atomic<std::int64_t*> terminated{nullptr};
 static_assert(std::atomic<StopRequest>::is_always_lock_free);
+static_assert(std::atomic<std::int64_t*>::is_always_lock_free);
 
 extern "C" void on_stop(int) {
   StopRequest expected = StopRequest::none;  // never weakens a terminate
   requested.compare_exchange_strong(expected, StopRequest::stop);
 }
 
-extern "C" void on_terminate(int) { requested.store(StopRequest::terminate); }
+extern "C" void on_terminate(int) {
+  requested.store(StopRequest::terminate);
+  if (std::int64_t* const flag = terminated.load()) *flag = 1;
+}
 
 void install(int signal, void (*handler)(int), int flags) {
   struct sigaction action = {};
@@ -35,6 +40,8 @@ void install_signal_handlers() {
 }
 
 StopRequest stop_requested() { return requested.load(); }
+
+void set_on_terminate(std::int64_t* flag) { terminated.store(flag); }
 
 void clear_stop_request() { requested.store(StopRequest::none); }
 

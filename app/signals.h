@@ -14,6 +14,8 @@ enum class StopRequest : std::uint8_t { none, stop, terminate };
 void install_signal_handlers();
 /// The strongest request so far. Any thread.
 StopRequest stop_requested();
+/// Sets *flag to 1 when the process is asked to end; null: no more. The flag outlives its time here.
+void set_on_terminate(std::int64_t* flag);
 /// For tests.
 void clear_stop_request();
 

@@ -22,9 +22,12 @@ set_source_files_properties(app/versions.cc PROPERTIES
 add_library(sidestep_app STATIC
   app/bench_command.cc
   app/eval_command.cc
+  app/emulation.cc
   app/evaluate.cc
   app/recorder.cc
+  app/planner.cc
   app/rig.cc
+  app/rig_rounds.cc
   app/saver.cc
   app/trainer.cc
   app/trainer_setup.cc)

@@ -7,6 +7,7 @@
 
 #include "app/commands.h"
 #include "app/failure.h"
+#include "app/host_view.h"
 #include "app/options.h"
 #include "app/signals.h"
 #include "core/base/error.h"
@@ -18,7 +19,7 @@ namespace sidestep {
 Trainer::Trainer(Settings& settings, MpiJob& job)
     : settings_(settings), job_(job), start_ns_(now_ns()), world_(job.world()) {}
 
-Trainer::~Trainer() = default;
+Trainer::~Trainer() { set_on_terminate(nullptr); }
 
 int Trainer::run() {
   agree_on_start();
@@ -27,53 +28,93 @@ int Trainer::run() {
   open_inputs();
   build();
   restore();
-  if (start_.step >= last_step_) {
-    log_info(fmt::format("nothing to do: step {} of {} is done ({})", start_.step, last_step_,
-                         resumed_file_));
+  if (goal_.reached(start_)) {
+    log_info(fmt::format("nothing to do: step {} (epoch {}) is done ({})", start_.step,
+                         start_.cursor.epoch, resumed_file_));
     return static_cast<int>(Exit::done);
   }
   announce();
+  set_mark();
   recorder_ = std::make_unique<Recorder>(Recorder::Config{.settings = settings_,
                                                           .folder = folder_ ? &*folder_ : nullptr,
                                                           .ranks = ranks_,
                                                           .rank = job_.rank(),
                                                           .dataset_size = data_.train->size(),
-                                                          .steps_per_epoch =
-                                                              rig_->sampler().steps_per_epoch(),
-                                                          .total_steps = last_step_,
+                                                          .steps_per_epoch = rig_->steps_per_epoch(),
+                                                          .total_steps = total_steps(),
                                                           .resumed = !resumed_file_.empty(),
-                                                          .start = start_});
+                                                          .start = start_,
+                                                          .injector = injector()});
+  if (leads() && rig_->policy().family() == Family::quorum) {
+    const std::lock_guard lock(journal_mutex_);
+    journal_.emplace(folder_->journal(),
+                     resumed_file_.empty() ? std::nullopt : std::optional(start_.step));
+  }
   recorder_->summarize(ending("running"));  // what is found if the run does not end by itself
   loop();
-  const bool stopped = rig_->enqueued().step < last_step_;
+  const bool stopped = !goal_.reached(rig_->position());
   end(stopped ? "stopped" : "done");
   return static_cast<int>(stopped ? Exit::stopped : Exit::done);
 }
 
-// A step is completed after the next one has been enqueued, except where the weights are looked at.
+// A round is completed after the next one has been enqueued, except where the weights are looked at
+// and where the policy needs its result first.
 void Trainer::loop() try {
-  rig_->start(start_);
-  while (rig_->enqueued().step < last_step_ && !stopping_) {
+  rig_->start(start_, returned_);
+  while (!rig_->finished()) {
+    progress_at(rig_->position().step, Phase::compute);
     rig_->enqueue(wants_to_stop());
-    const Position& position = rig_->enqueued();
-    const bool looked_at = is_save_step(position) || is_eval_step(position);
-    while (rig_->outstanding() > (looked_at ? 0 : 1)) handle(rig_->complete());
+    while (rig_->outstanding() > rig_->may_lag()) handle(rig_->complete());
     if (leads()) saver_->poll();
   }
   while (rig_->outstanding() > 0) handle(rig_->complete());
-  if (rig_->enqueued().step > start_.step && last_save_step_ != rig_->enqueued().step)
-    save(rig_->enqueued().step);
+  if (rig_->position().step > start_.step && last_save_step_ != rig_->position().step)
+    save(rig_->position().step);
 } catch (const Error& error) {
   if (error.code() == Exit::numbers) explain_numbers(error);
   throw;
 }
 
+void Trainer::progress_at(std::int64_t step, Phase phase) {
+  heartbeat_->set_progress(step, phase);
+  mark_->set(step + 1, to_string(phase));
+}
+
 void Trainer::handle(const StepReport& report) {
-  stopping_ = stopping_ || report.round.stop_requests > 0;
   std::optional<EvalResult> eval;
+  watch(report);
   if (is_eval_step(report.after)) eval = evaluate(report.after.step);
-  recorder_->step(report, eval, rig_->comm());
+  recorder_->step(report, eval, *detector_);
   if (is_save_step(report.after)) save(report.after.step);
+}
+
+/// What the round's times say of the ranks, and what the policy has decided by them.
+void Trainer::watch(const StepReport& report) {
+  detector_->observe(report.after.step, report.round.entries);
+  const std::vector<DetectorEvent> events = detector_->take_events();
+  const std::string news = rig_->policy().news();
+  if (!leads()) return;
+  for (const DetectorEvent& event : events)
+    log_warning(describe(event, event.rank < 0 ? "" : ranks_[static_cast<std::size_t>(event.rank)].host));
+  if (!news.empty()) log_info(fmt::format("step {}: {}", report.after.step, news));
+}
+
+// The folder is there before any rank makes its mark.
+void Trainer::set_mark() {
+  std::int64_t token = 0;
+  if (leads()) {
+    std::error_code ignored;  // a job without marks trains as well
+    std::filesystem::create_directory(folder_->marks(), ignored);
+  }
+  rig_->comm().all_reduce(host_view(&token), Reduce::sum, {}, "marks", 0).wait();
+  mark_ = std::make_unique<RankMark>(RunFolder::marks_in(settings_.out), job_.rank(), job_.host());
+  set_on_terminate(mark_->ended());
+}
+
+void Trainer::remove_mark() {
+  set_on_terminate(nullptr);
+  mark_->set(rig_->position().step, to_string(Phase::end));
+  if (leads()) remove_marks(folder_->marks());
 }
 
 bool Trainer::wants_to_stop() const {
@@ -83,7 +124,7 @@ bool Trainer::wants_to_stop() const {
 }
 
 bool Trainer::is_save_step(const Position& position) const {
-  if (position.step >= last_step_) return true;
+  if (goal_.reached(position)) return true;
   return settings_.checkpoint_every > 0 ? position.step % settings_.checkpoint_every == 0
                                         : position.cursor.position == 0;
 }
@@ -92,7 +133,7 @@ bool Trainer::is_eval_step(const Position& position) const {
   if (!evaluator_) return false;
   const Interval& every = settings_.eval_every;
   if (every.steps == 0 && every.epochs == 0) return false;
-  if (position.step >= last_step_) return true;
+  if (goal_.reached(position)) return true;
   return every.steps > 0
              ? position.step % every.steps == 0
              : position.cursor.position == 0 && position.cursor.epoch % every.epochs == 0;
@@ -100,7 +141,9 @@ bool Trainer::is_eval_step(const Position& position) const {
 
 std::optional<EvalResult> Trainer::evaluate(std::int64_t step) {
   recorder_->pause();
+  progress_at(step, Phase::evaluate);
   rig_->engine().quiesced().wait();
+  rig_->engine().show();
   const EvalResult result = evaluator_->run(rig_->compute(), rig_->comm(), step);
   recorder_->say(fmt::format("step {}: test accuracy {:.2f} % ({} of {}), test loss {:.4f}", step,
                              100 * result.accuracy(), result.correct, result.samples, result.loss));
@@ -109,6 +152,7 @@ std::optional<EvalResult> Trainer::evaluate(std::int64_t step) {
     best_ = value;
     if (leads()) saver_->save_best(make_content(rig_->params(), state()), step);
   }
+  rig_->engine().hide();
   last_eval_ = result;
   last_eval_step_ = step;
   recorder_->go_on();
@@ -116,7 +160,8 @@ std::optional<EvalResult> Trainer::evaluate(std::int64_t step) {
 }
 
 RunState Trainer::state() const {
-  return {.position = rig_->enqueued(),
+  return {.position = rig_->position(),
+          .returned = rig_->returned(),
           .seed = settings_.seed,
           .ranks = job_.size(),
           .config = config_text(settings_),
@@ -125,17 +170,32 @@ RunState Trainer::state() const {
           .data_digest = data_.train->digest(),
           .optimizer = settings_.optimizer,
           .policy = settings_.policy,
+          .policy_state = rig_->policy().save(),
           .best = best_};
 }
 
+// All ranks are here at the same round, with nothing in flight; state of their own goes to rank 0.
 void Trainer::save(std::int64_t step) {
   last_save_step_ = step;
-  if (!leads()) return;
+  progress_at(step, Phase::save);
   const std::int64_t begin = now_ns();
   rig_->engine().quiesced().wait();
-  recorder_->flush_files();
-  saver_->save(make_content(rig_->params(), state()), step);
-  recorder_->add_save_seconds(static_cast<double>(now_ns() - begin) * 1e-9);
+  CheckpointContent content;
+  rig_->engine().show();
+  if (leads()) content = make_content(rig_->params(), state());
+  gather_extras(rig_->engine(), rig_->params(), rig_->comm(), leads() ? &content : nullptr);
+  rig_->engine().hide();
+  if (leads()) {
+    recorder_->flush_files();
+    flush_journal();
+    saver_->save(std::move(content), step);
+  }
+  rig_->add_save_ns(now_ns() - begin);
+}
+
+void Trainer::flush_journal() {
+  const std::lock_guard lock(journal_mutex_);
+  if (journal_) journal_->flush();
 }
 
 std::string Trainer::newest_checkpoint() const {
@@ -143,9 +203,9 @@ std::string Trainer::newest_checkpoint() const {
 }
 
 Recorder::Ending Trainer::ending(const std::string& status) const {
-  const bool begun = rig_->enqueued().step > start_.step;
+  const bool begun = rig_->position().step > start_.step;
   return {.status = status,
-          .position = begun ? rig_->enqueued() : start_,
+          .position = begun ? rig_->position() : start_,
           .seconds = static_cast<double>(now_ns() - start_ns_) * 1e-9,
           .test = last_eval_,
           .best = best_,
@@ -155,20 +215,25 @@ Recorder::Ending Trainer::ending(const std::string& status) const {
 
 void Trainer::end(const std::string& status) {
   if (leads()) saver_->finish();
-  if (evaluator_ && status == "done" && last_eval_step_ != last_step_) evaluate(last_step_);
+  const std::int64_t last_step = rig_->position().step;
+  if (evaluator_ && status == "done" && last_eval_step_ != last_step) evaluate(last_step);
   if (leads()) saver_->finish();
-  recorder_->flush(rig_->comm());
+  recorder_->flush(rig_->comm(), rig_->unsent_times(), *detector_);
+  flush_journal();
+  progress_at(last_step, Phase::end);
+  remove_mark();
   recorder_->summarize(ending(status));
   if (tracer_) write_trace_file();
   if (leads() && status == "stopped")
     log_info(fmt::format("stopped on request after step {} of {}; saved {}; go on with --resume latest",
-                         rig_->enqueued().step, last_step_, saver_->last_file()));
+                         rig_->position().step, total_steps(), saver_->last_file()));
   if (leads() && status == "done") log_info(fmt::format("done: {}", folder_->path().string()));
 }
 
 void Trainer::write_trace_file() {
   rig_->compute().synchronize();
   rig_->engine().quiesced().wait();
+  rig_->comm().remove_agent(*heartbeat_);
   const auto comm = rig_->comm().stop();
   const RankTrace mine{.rank = job_.rank(),
                        .host = job_.host(),
@@ -181,7 +246,7 @@ void Trainer::write_trace_file() {
   std::vector<RankTrace> all;
   for (const std::string& text : texts) all.push_back(parse_rank_trace(text));
   // The run may have ended inside the window, or before it.
-  const std::int64_t last = std::min(settings_.trace.last - 1, rig_->enqueued().step);
+  const std::int64_t last = std::min(settings_.trace.last - 1, rig_->position().step);
   log_info(write_trace(folder_->trace(), all, settings_.trace.first, last));
 }
 
@@ -190,6 +255,7 @@ void Trainer::write_trace_file() {
 void Trainer::explain_numbers(const Error& error) {
   const std::string mine = rig_->inspect_numbers();
   if (leads()) saver_->finish();
+  rig_->comm().remove_agent(*heartbeat_);
   const auto comm = rig_->comm().stop();
   std::string culprits;
   const auto texts = gather_texts(*comm, mine);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -11,9 +12,12 @@
 #include "app/rig.h"
 #include "app/saver.h"
 #include "app/settings.h"
+#include "comm/detector.h"
+#include "comm/heartbeat.h"
 #include "comm/mpi_job.h"
 #include "core/base/error.h"
 #include "io/dataset.h"
+#include "io/rank_marks.h"
 #include "io/run_folder.h"
 #include "io/storage_thread.h"
 
@@ -27,6 +31,7 @@ class Trainer {
   int run();
   /// Before an end by abort, which runs no destructors: a start that failed leaves no empty folder.
   void give_up() noexcept {
+    if (mark_ && mark_->ended() != nullptr) *mark_->ended() = 1;
     if (folder_) folder_->discard_if_empty();
   }
 
@@ -38,7 +43,13 @@ class Trainer {
   void open_inputs();
   void build();
   void restore();
+  void restore_policy();
+  void load_replay();
+  void write_journal(const JournalLine& line);
+  void flush_journal();
   void announce() const;
+  void set_mark();
+  void remove_mark();
 
   // The step loop (trainer.cc).
   void loop();
@@ -46,6 +57,10 @@ class Trainer {
   std::optional<EvalResult> evaluate(std::int64_t step);
   void save(std::int64_t step);
   bool wants_to_stop() const;
+  void watch(const StepReport& report);
+  void progress_at(std::int64_t step, Phase phase);
+  /// Of the whole training; an estimate where rounds may leave samples out.
+  std::int64_t total_steps() const;
   bool is_save_step(const Position& position) const;
   bool is_eval_step(const Position& position) const;
   void end(const std::string& status);
@@ -58,6 +73,10 @@ class Trainer {
   void write_trace_file();
   [[noreturn]] void explain_numbers(const Error& error);
 
+  const Injector* injector() const {
+    const Injector& all = rig_->emulation().injector();
+    return all.active() ? &all : nullptr;
+  }
   bool leads() const { return job_.rank() == 0; }
   RunState state() const;
 
@@ -76,18 +95,26 @@ class Trainer {
   std::optional<CheckpointContent> content_;  ///< rank 0, until restored
   DataPair data_;
   ModelConfig model_;
-  std::int64_t last_step_ = 0;
+  Goal goal_;
   Position start_;
+  std::vector<Range> returned_;  ///< what the resumed epoch has left out
+  std::string policy_state_, resumed_policy_;
+  int resumed_ranks_ = 0;
+  std::vector<JournalLine> replay_;
   std::optional<double> best_;
   std::unique_ptr<Tracer> tracer_;
   std::int64_t clock_offset_ns_ = 0;  ///< to rank 0's clock
+  std::mutex journal_mutex_;
+  std::optional<MetricsFile> journal_;  ///< rank 0, quorum family; the comm thread writes
+  std::unique_ptr<RankMark> mark_;
+  std::unique_ptr<Heartbeat> heartbeat_;  ///< the comm thread polls it
   std::unique_ptr<Rig> rig_;
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<Saver> saver_;      ///< rank 0
   std::unique_ptr<Recorder> recorder_;
+  std::unique_ptr<Detector> detector_;
   std::optional<EvalResult> last_eval_;
   std::int64_t last_eval_step_ = -1, last_save_step_ = -1;
-  bool stopping_ = false;
 };
 
 /// The device asked for: Exit::device with the runtime's words if there is no GPU.

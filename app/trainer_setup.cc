@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "app/agreement.h"
 #include "app/banner.h"
@@ -88,6 +90,9 @@ void Trainer::claim_folder() {
     folder_.emplace(settings_.out, replaces    ? RunFolder::Mode::replace
                                    : continues ? RunFolder::Mode::resume
                                                : RunFolder::Mode::fresh);
+    if (const auto stopped = read_marks(folder_->marks()))
+      log_warning(fmt::format("the last job in {} ended without a word: {}", settings_.out, *stopped));
+    remove_marks(folder_->marks());
     std::vector<std::filesystem::path> outputs{folder_->config(), folder_->metrics(), folder_->ranks(), folder_->summary()};
     if (settings_.trace.last > settings_.trace.first) outputs.push_back(folder_->trace());
     for (const auto& file : outputs) check_output_path(file, "--out");
@@ -124,7 +129,10 @@ void Trainer::take_over_checkpoint() {
                            {"ranks", s.ranks},
                            {"data", s.data},
                            {"data_digest", s.data_digest},
+                           {"policy", s.policy},
+                           {"policy_state", s.policy_state},
                            {"seed", s.seed}};
+    for (const Range& range : s.returned) json["returned"].push_back({range.begin, range.end});
     if (s.best) json["best"] = *s.best;
     told = json.dump();
   });
@@ -143,6 +151,11 @@ void Trainer::take_over_checkpoint() {
               .samples_seen = json["samples"],
               .cursor = {json["epoch"], json["position"]}};
     resumed_data_ = {json["data"], json["data_digest"]};
+    resumed_ranks_ = json["ranks"];
+    resumed_policy_ = json["policy"];
+    policy_state_ = json["policy_state"];
+    if (json.contains("returned"))
+      for (const auto& range : json["returned"]) returned_.push_back({range[0], range[1]});
     if (json.contains("best")) best_ = json["best"].get<double>();
     if (leads() && json["ranks"] != job_.size())
       log_info(fmt::format("resume: the checkpoint is of {} ranks, this job has {}; the data goes on "
@@ -171,25 +184,36 @@ void Trainer::open_inputs() {
 }
 
 void Trainer::build() {
-  const std::int64_t steps_per_epoch =
-      (data_.train->size() + settings_.batch - 1) / settings_.batch;
-  last_step_ = settings_.steps > 0 ? settings_.steps : settings_.epochs * steps_per_epoch;
+  goal_ = {.steps = settings_.steps, .epochs = settings_.epochs};
   if (settings_.trace.last > settings_.trace.first) {
     tracer_ = std::make_unique<Tracer>(kTraceSpans);
     tracer_->set_window(settings_.trace.first, settings_.trace.last - 1);
     clock_offset_ns_ = measure_clock_offset(*world_);
   }
+  load_replay();
   threads_ = compute_threads_for(settings_, ranks_, job_.rank());
   shared_update_ = shares_update_thread(settings_, threads_);
   const Rig::Config config{.settings = settings_,
                            .device = device_,
                            .model = model_,
                            .data = *data_.train,
-                           .last_step = last_step_,
+                           .goal = goal_,
                            .threads = threads_,
                            .shared_update = shared_update_,
-                           .tracer = tracer_.get()};
-  together(*world_, [&] { make_model(model_); });  // before the rig takes the communicator
+                           .tracer = tracer_.get(),
+                           .boundary =
+                               [this](const Position& position) {
+                                 return is_save_step(position) || is_eval_step(position);
+                               },
+                           .replay = replay_,
+                           .journal = [this](const JournalLine& line) { write_journal(line); }};
+  together(*world_, [&] {  // before the rig takes the communicator
+    make_model(model_);
+    make_policy(policy_from(settings_, job_.size()));
+    check_limits(settings_.late_limit.seconds, settings_.stall_limit.seconds,
+                 settings_.lost_limit.seconds);
+    Injector(settings_.inject, 0, job_.size(), 1'000'000);
+  });
   const auto talk = job_.world();  // memory may be short on some hosts, or on all
   together(*talk, [&] {
     rig_ = std::make_unique<Rig>(config, std::move(world_));
@@ -198,6 +222,15 @@ void Trainer::build() {
     evaluator_ = std::make_unique<Evaluator>(rig_->builder(), rig_->executor().shared_params(),
                                              *data_.test, batch, job_.rank(), job_.size());
   });
+  std::vector<std::string> hosts;
+  for (const RankInfo& rank : ranks_) hosts.push_back(rank.host);
+  heartbeat_ = std::make_unique<Heartbeat>(
+      job_.rank(), hosts,
+      Heartbeat::Options{.late_s = settings_.late_limit.seconds,
+                         .stalled_s = settings_.stall_limit.seconds,
+                         .lost_s = settings_.lost_limit.seconds});
+  rig_->comm().add_agent(*heartbeat_);
+  detector_ = std::make_unique<Detector>(Detector::Options{.ranks = job_.size()});
   if (leads())
     saver_ = std::make_unique<Saver>(CheckpointFolder(folder_->checkpoints()), *storage_,
                                      static_cast<int>(settings_.keep), tracer_.get());
@@ -212,7 +245,6 @@ void Trainer::restore() {
   if (leads()) try {
       restore_weights(*content_, weights_only ? settings_.init_from : resumed_file_, params);
       if (!weights_only) restore_slots(*content_, resumed_file_, params);
-      content_.reset();
     } catch (const Error& error) {
       const std::string text = fmt::format("{} {}", static_cast<int>(error.code()), error.what());
       std::copy_n(text.begin(), std::min(text.size(), told.size() - 1), told.begin());
@@ -225,6 +257,57 @@ void Trainer::restore() {
   for (int slot = 0; slot < params.slots(); ++slot)
     done = comm.broadcast(params.slot(slot), 0, {}, "broadcast slots", 0);
   done.wait();
+  if (!weights_only) restore_policy();
+  content_.reset();
+}
+
+// Another policy, or another number of ranks, begins without the state of the last one.
+void Trainer::restore_policy() {
+  if (resumed_policy_ != settings_.policy) {
+    if (leads())
+      log_info(fmt::format("resume: the policy changes from {} to {}; its own state starts anew",
+                           resumed_policy_, settings_.policy));
+    return;
+  }
+  if (!policy_state_.empty() && resumed_ranks_ == job_.size()) rig_->policy().load(policy_state_);
+  rig_->engine().show();
+  const auto missing =
+      restore_extras(rig_->engine(), rig_->params(), rig_->comm(), leads() ? &*content_ : nullptr,
+                     resumed_ranks_ == job_.size());
+  rig_->engine().hide();
+  for (const std::string& line : missing) log_warning("resume: " + line);
+}
+
+/// The rounds of --replay-journal; rank 0 reads, the others are told.
+void Trainer::load_replay() {
+  std::string text;
+  together(*world_, [&] {
+    if (settings_.replay_journal.empty() || !leads()) return;
+    check_readable_file(settings_.replay_journal, "--replay-journal");
+    std::ifstream in(settings_.replay_journal);
+    text.assign(std::istreambuf_iterator<char>(in), {});
+  });
+  text = broadcast_text(*world_, text, 0);
+  together(*world_, [&] {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      JournalLine round = parse_journal_line(line);
+      if (std::ssize(round.ranks) != job_.size())
+        fail(Exit::settings, fmt::format("--replay-journal: {} is of {} ranks, this job has {}; start "
+                                         "as many",
+                                         settings_.replay_journal, round.ranks.size(), job_.size()));
+      if (round.round > start_.step) replay_.push_back(std::move(round));
+    }
+  });
+}
+
+void Trainer::write_journal(const JournalLine& line) {
+  const std::lock_guard lock(journal_mutex_);
+  if (journal_) journal_->write_line(to_json(line));
+}
+
+std::int64_t Trainer::total_steps() const {
+  return goal_.steps > 0 ? goal_.steps : goal_.epochs * rig_->steps_per_epoch();
 }
 
 void Trainer::announce() const {
@@ -249,13 +332,13 @@ void Trainer::announce() const {
       .train_samples = data_.train->size(),
       .test_samples = data_.test ? data_.test->size() : 0,
       .classes = model_.classes,
-      .steps_per_epoch = rig_->sampler().steps_per_epoch(),
-      .total_steps = last_step_,
+      .steps_per_epoch = rig_->steps_per_epoch(),
+      .total_steps = total_steps(),
       .shares = rig_->shares(std::min(settings_.batch, data_.train->size())),
       .threads = threads_,
       .own_update_thread = !shared_update_,
       .lr_in_use = schedule.lr,
-      .buckets = static_cast<std::int64_t>(rig_->engine().plan().buckets.size()),
+      .buckets = rig_->buckets(),
       .bytes_per_rank = static_cast<std::int64_t>(planned_bytes()),
       .start = start};
   for (const std::string& line : banner_lines(info)) log_info(line);

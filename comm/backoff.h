@@ -13,9 +13,12 @@ class Backoff {
  public:
   explicit Backoff(int longest_us) : longest_(longest_us) {}
 
-  void pause() {
-    std::this_thread::sleep_for(next_);
-    next_ = std::min(2 * next_, longest_);
+  void pause() { std::this_thread::sleep_for(take(longest_)); }
+  /// For a pause that is made in another way, with a limit of its own: how long it may last.
+  std::chrono::microseconds take(std::chrono::microseconds longest) {
+    const auto now = std::min(next_, longest);
+    next_ = std::min(2 * now, longest);
+    return now;
   }
   std::chrono::microseconds next() const { return next_; }
   /// After progress: the next result is probably near.

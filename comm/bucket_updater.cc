@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "core/base/error.h"
@@ -21,15 +22,36 @@ void check_finite_loss(const Round& round) {
                    round.step, *round.loss, kRemedy));
 }
 
-/// The divisor is the weight that took part. With none at all the weights stay as they are.
-void set_scale(const Round& round) {
+/// What divides the summed gradient; 0 if nothing took part.
+double divisor_of(const Round& round) {
   const std::int64_t weight = round.header->weight;
-  round.scalars->grad_scale =
-      weight > 0 ? static_cast<float>(1.0 / static_cast<double>(weight)) : 0;
-  if (weight <= 0) round.scalars->lr = 0;
+  if (weight <= 0 || round.batch <= 0) return static_cast<double>(std::max<std::int64_t>(weight, 0));
+  return static_cast<double>(std::min(round.batch, std::max(round.nominal, weight)));
+}
+
+/// With no weight at all the weights stay as they are.
+void set_scale(const Round& round) {
+  const double divisor = divisor_of(round);
+  round.scalars->grad_scale = divisor > 0 ? static_cast<float>(1.0 / divisor) : 0;
+  if (divisor <= 0) round.scalars->lr = 0;
 }
 
 }  // namespace
+
+RoundResult result_of(const Round& round, std::span<const RankEntry> entries) {
+  const RoundHeader& h = *round.header;
+  return {.step = round.step,
+          .weight = h.weight,
+          .samples = h.samples,
+          .correct = h.correct,
+          .participants = h.participants,
+          .stop_requests = h.stop_requests,
+          .index_digest = std::bit_cast<std::uint64_t>(h.index_digest),
+          .loss_sum = *round.loss,
+          .flushed = h.flushed,
+          .grad_norm = round.grad_norm,
+          .entries = entries};
+}
 
 BucketUpdater::BucketUpdater(ParamStore& store, const Optimizer& optimizer, const BucketPlan& plan,
                              Stream& update, double clip_norm, Tracer* tracer)
@@ -94,8 +116,8 @@ void BucketUpdater::enqueue_update(Round& round, std::size_t bucket, const Event
 void BucketUpdater::clip(Round& round) const {
   double sum = 0;
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) sum += round.squares[b];
-  const std::int64_t weight = round.header->weight;
-  const double norm = weight > 0 ? std::sqrt(sum) / static_cast<double>(weight) : 0;
+  const double divisor = divisor_of(round);
+  const double norm = divisor > 0 ? std::sqrt(sum) / divisor : 0;
   constexpr double kEpsilon = 1e-6;  // as in PyTorch's clip_grad_norm_
   const double coefficient = std::min(1.0, clip_norm_ / (norm + kEpsilon));
   round.grad_norm = norm;

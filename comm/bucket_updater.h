@@ -10,24 +10,14 @@
 #include <vector>
 
 #include "comm/buckets.h"
+#include "comm/engine.h"
+#include "comm/round_header.h"
 #include "core/base/trace.h"
 #include "core/device/buffer.h"
 #include "core/device/stream.h"
 #include "core/optim/optimizer.h"
 
 namespace sidestep {
-
-/// What all ranks add up in each round, beside the gradients.
-struct RoundHeader {
-  std::int64_t weight = 0;
-  std::int64_t samples = 0;
-  std::int64_t correct = 0;
-  std::int64_t participants = 0;
-  std::int64_t stop_requests = 0;
-  std::int64_t index_digest = 0;
-};
-inline constexpr std::int64_t kHeaderFields = 6;
-static_assert(sizeof(RoundHeader) == kHeaderFields * sizeof(std::int64_t));
 
 /// The numbers of a round. The pointers lead to host (pinned) memory that streams work on.
 struct Round {
@@ -36,10 +26,16 @@ struct Round {
   double* loss = nullptr;
   UpdateScalars* scalars = nullptr;
   double* squares = nullptr;  ///< by bucket: sum of squares of the reduced gradient
+  /// Samples of the round's block, and the configured batch: the weight that took part divides, but
+  /// not less than the one and not more than the other. 0 and 0: just that weight.
+  std::int64_t nominal = 0, batch = 0;
   std::optional<double> grad_norm;
   Event header_in, loss_in;  ///< header and loss are summed over the ranks
   Event updated;             ///< the whole update is done
 };
+
+/// What a round came to, once it is updated; `entries` as exchanged with its header.
+RoundResult result_of(const Round& round, std::span<const RankEntry> entries);
 
 class BucketUpdater {
  public:

@@ -4,8 +4,13 @@
 #include <pthread.h>
 #include <sys/prctl.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <mutex>
+#include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -79,6 +84,7 @@ struct CommThread::Impl {
         flights(static_cast<std::size_t>(o.max_in_flight)),
         backoff(o.poll_us) {
     check(o.max_in_flight > 0, "at least one collective may be in flight");
+    if (o.control) control = comm->duplicate();
     worker = std::thread([this] { work(); });
   }
 
@@ -94,6 +100,33 @@ struct CommThread::Impl {
     }
     if (wake) ready.notify_one();
     return {timeline, number};
+  }
+
+  void add_agent(CommAgent& agent) {
+    check(control != nullptr, "an agent needs a control communicator (Options::control)");
+    {
+      const std::lock_guard lock(mutex);
+      check(!stopping, "an agent was added after stop()");
+      agents.push_back(&agent);
+      ++agents_version;
+    }
+    ready.notify_one();
+  }
+
+  void remove_agent(CommAgent& agent) {
+    std::unique_lock lock(mutex);
+    std::erase(agents, &agent);
+    ++agents_version;
+    ready.notify_one();
+    agents_changed.wait(lock, [&] { return ended || !contains(active, &agent); });
+  }
+
+  void wake() {
+    {
+      const std::lock_guard lock(mutex);
+      woken = true;
+    }
+    ready.notify_one();
   }
 
   void stop(bool drop) {
@@ -113,29 +146,35 @@ struct CommThread::Impl {
       try {
         if (timeline->failed()) std::rethrow_exception(timeline->failure());
         if (dropped) fail(Exit::communication, "the exchange was given up: the run ends early");
-        if (start_next() || test_flights()) {
+        busy = start_next() || test_flights();
+        if (serve_agents()) busy = true;
+        if (busy) {
           backoff.reset();
           late_ns = options.late_ns;
-        } else if (!flights.empty()) {
-          warn_if_late(flights[0].span);
-          backoff.pause();
+        } else if (!flights.empty() || has_next) {
+          if (!flights.empty()) warn_if_late(flights[0].span);
+          std::this_thread::sleep_for(backoff.take(longest_pause()));
         }
       } catch (...) {
+        busy = false;
         give_up(std::current_exception());
       }
     }
+    const std::lock_guard lock(mutex);
+    ended = true;
+    agents_changed.notify_all();
   }
 
-  /// Sees to it that `next` is a job if there is one. Blocks when there is nothing to do; false
-  /// when there never will be.
+  /// Sees to it that `next` is a job if there is one. Sleeps when there is nothing to do, but for
+  /// agents; false when there never will be.
   bool take_job() {
+    if (agents_version != agents_seen) change_agents();
     if (has_next) return true;
     std::unique_lock lock(mutex);
     if (queue.empty() && flights.empty()) {
-      sleeping = true;
-      ready.wait(lock, [this] { return !queue.empty() || stopping; });
-      sleeping = false;
-      if (queue.empty()) return false;
+      if (!busy) sleep(lock);
+      woken = false;
+      if (queue.empty()) return !stopping;
     }
     if (queue.empty()) return true;
     next = queue.pop();
@@ -143,16 +182,91 @@ struct CommThread::Impl {
     return true;
   }
 
-  /// Starts the next collective if it may start now; waits for its event while nothing else is on
-  /// its way. Rethrows a failure of the event.
+  /// Until something is asked of this thread, or an agent wants to be polled again.
+  void sleep(std::unique_lock<std::mutex>& lock) {
+    const auto roused = [this] {
+      return !queue.empty() || stopping || woken || agents_version != agents_seen;
+    };
+    sleeping = true;
+    if (with_agents()) {
+      ready.wait_for(lock, backoff.take(shortest_idle()), roused);
+    } else {
+      ready.wait(lock, roused);
+    }
+    sleeping = false;
+  }
+
+  bool with_agents() const { return !active.empty() && !timeline->failed(); }
+
+  std::chrono::microseconds shortest_idle() const {
+    int idle = active.front()->idle_us();
+    for (const CommAgent* agent : active) idle = std::min(idle, agent->idle_us());
+    return std::chrono::microseconds(idle);
+  }
+
+  /// Between two tests of what is on its way.
+  std::chrono::microseconds longest_pause() const {
+    const std::chrono::microseconds own(options.poll_us);
+    return with_agents() ? std::min(own, shortest_idle()) : own;
+  }
+
+  /// Takes over the list of agents; those that go are polled for the last time.
+  void change_agents() {
+    std::vector<CommAgent*> wanted;
+    std::uint64_t version = 0;
+    {
+      const std::lock_guard lock(mutex);
+      wanted = agents;
+      version = agents_version;
+    }
+    try {
+      for (CommAgent* agent : active)
+        if (!contains(wanted, agent) && with_agents()) agent->poll(*control);
+    } catch (...) {
+      give_up(std::current_exception());
+    }
+    const std::lock_guard lock(mutex);
+    active = std::move(wanted);
+    agents_seen = version;
+    agents_changed.notify_all();
+  }
+
+  static bool contains(const std::vector<CommAgent*>& list, const CommAgent* agent) {
+    return std::find(list.begin(), list.end(), agent) != list.end();
+  }
+
+  /// True when there was anything to do. Without the mutex: agents may enqueue.
+  bool serve_agents() {
+    if (active.empty()) return false;
+    bool progress = false;
+    while (const std::optional<Message> message = control->receive()) {
+      offer(*message);
+      progress = true;
+    }
+    for (CommAgent* agent : active) progress = agent->poll(*control) || progress;
+    return progress;
+  }
+
+  void offer(const Message& message) {
+    for (CommAgent* agent : active)
+      if (agent->take(message)) return;
+    if (message.kind == MessageKind::heartbeat) return;  // its reader comes later, or has gone
+    fail(Exit::internal,
+         fmt::format("a message of kind {} from rank {} for round {} is taken by no agent",
+                     static_cast<std::int64_t>(message.kind), message.from, message.round));
+  }
+
+  /// Starts the next collective if it may start now; waits for its event while there is nothing
+  /// else to do. Rethrows a failure of the event.
   bool start_next() {
     if (!has_next || flights.size() == static_cast<std::size_t>(options.max_in_flight))
       return false;
-    if (!flights.empty() && !next.after.done()) return false;
+    if ((!flights.empty() || with_agents()) && !next.after.done()) return false;
     wait_for_event();
     Flight flight;
     flight.number = next.number;
     flight.span = {next.name, now_ns(), 0, next.step, TraceRow::communication};
+    if (options.before_start) options.before_start(next.out.bytes(), next.step);
     flight.request = start(next);
     next = Job{};
     has_next = false;
@@ -219,20 +333,24 @@ struct CommThread::Impl {
     late_ns = 2 * waited;
   }
 
-  /// Peers may need this rank to finish what it has started with them. That they cannot any more is
-  /// not the cause of the failure at hand.
+  /// Peers may need this rank, and its agents, to finish what it has started with them. That they
+  /// cannot any more is not the cause of the failure at hand.
   void finish_flights() noexcept {
     backoff.reset();
     try {
-      while (!flights.empty() && !dropped)
-        if (!test_flights()) backoff.pause();
-    } catch (const Error&) {
+      while (!flights.empty() && !dropped) {
+        const bool progress = test_flights();
+        if (!serve_agents() && !progress)
+          std::this_thread::sleep_for(backoff.take(longest_pause()));
+      }
+    } catch (...) {
     }
   }
 
   /// Everything not finished fails. Unfinished requests are kept: MPI knows no way to cancel them.
   void give_up(std::exception_ptr cause) {
     report_finished();
+    for (CommAgent* agent : active) agent->failed(cause);
     timeline->fail(std::move(cause));
     for (; !flights.empty(); flights.pop()) abandoned.push_back(std::move(flights[0].request));
     const std::lock_guard lock(mutex);
@@ -242,6 +360,7 @@ struct CommThread::Impl {
   }
 
   std::unique_ptr<Communicator> comm;
+  std::unique_ptr<Communicator> control;  ///< null without Options::control
   const Options options;
   std::shared_ptr<Timeline> timeline = std::make_shared<Timeline>();
 
@@ -251,10 +370,18 @@ struct CommThread::Impl {
   std::uint64_t enqueued = 0;
   bool sleeping = false;
   bool stopping = false;
+  bool ended = false;
+  bool woken = false;
+  std::vector<CommAgent*> agents;  ///< those wanted
+  std::condition_variable agents_changed;
 
+  std::atomic<std::uint64_t> agents_version{0};  ///< of `agents`; changed under mutex
+  std::vector<CommAgent*> active;  ///< those polled; the worker's, who changes it under mutex
   std::atomic<bool> dropped{false};
   Job next;  ///< the worker's, like the rest
   bool has_next = false;
+  bool busy = false;              ///< the last turn did something: there may be more
+  std::uint64_t agents_seen = 0;  ///< version of `active`
   std::int64_t late_ns = options.late_ns;
   Ring<Flight> flights;
   Backoff backoff;
@@ -270,6 +397,10 @@ CommThread::~CommThread() {
   // Peers may never answer a rank that is on its way out with an error.
   impl_->stop(std::uncaught_exceptions() > exceptions_at_start_);
 }
+
+void CommThread::add_agent(CommAgent& agent) { impl_->add_agent(agent); }
+void CommThread::remove_agent(CommAgent& agent) { impl_->remove_agent(agent); }
+void CommThread::wake() { impl_->wake(); }
 
 int CommThread::rank() const { return impl_->comm->rank(); }
 int CommThread::size() const { return impl_->comm->size(); }

@@ -5,10 +5,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "comm/message.h"
 #include "core/device/buffer.h"
 
 namespace sidestep {
@@ -38,6 +40,15 @@ class Communicator {
   /// `all` holds size() * mine.numel() elements.
   virtual std::unique_ptr<Request> start_all_gather(View mine, View all) = 0;
   virtual std::unique_ptr<Request> start_broadcast(View inout, int root) = 0;
+
+  /// Sends a small message; never blocks, at most kMessagesInFlight are on their way (then it fails
+  /// with Exit::communication: the receiver has stopped listening for good). Any rank, also itself.
+  virtual void send(int to, Message message) = 0;
+  /// The next message, if one has arrived; never blocks.
+  virtual std::optional<Message> receive() = 0;
+  /// Another communicator of the same ranks, whose collectives and messages are its own. Collective;
+  /// before the comm thread runs.
+  virtual std::unique_ptr<Communicator> duplicate() = 0;
 
   /// Ends the job for all ranks at once with this exit code; does not return for MPI.
   virtual void abort(int exit_code) noexcept = 0;

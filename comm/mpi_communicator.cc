@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cassert>
 #include <cstring>
 #include <string>
 
 #include "comm/mpi_check.h"
 #include "comm/mpi_job.h"
+#include "comm/mpi_mailbox.h"
 #include "core/base/error.h"
 
 namespace sidestep {
@@ -56,21 +56,6 @@ MPI_Op mpi_op(Reduce op) {
   return MPI_OP_NULL;
 }
 
-/// Asserts that no two threads are inside MPI at once: the level asked for is SERIALIZED.
-class InsideMpi {
- public:
-  explicit InsideMpi(std::atomic<bool>& inside) : inside_(inside) {
-    [[maybe_unused]] const bool busy = inside_.exchange(true);
-    assert(!busy && "two threads are inside MPI");
-  }
-  ~InsideMpi() { inside_.store(false); }
-  InsideMpi(const InsideMpi&) = delete;
-  InsideMpi& operator=(const InsideMpi&) = delete;
-
- private:
-  std::atomic<bool>& inside_;
-};
-
 /// One collective, as one MPI request or several parts.
 class MpiRequest final : public Request {
  public:
@@ -96,7 +81,9 @@ class MpiRequest final : public Request {
 
 class MpiCommunicator final : public Communicator {
  public:
-  MpiCommunicator(MPI_Comm parent, std::int64_t max_count) : max_count_(max_count) {
+  MpiCommunicator(MPI_Comm parent, std::int64_t max_count,
+                  std::shared_ptr<std::atomic<bool>> inside)
+      : max_count_(max_count), inside_owner_(std::move(inside)) {
     SIDESTEP_MPI(MPI_Comm_dup(parent, &comm_));
     SIDESTEP_MPI(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN));
     SIDESTEP_MPI(MPI_Comm_rank(comm_, &rank_));
@@ -105,7 +92,12 @@ class MpiCommunicator final : public Communicator {
   ~MpiCommunicator() override {
     int finalized = 0;
     MPI_Finalized(&finalized);
-    if (finalized == 0) MPI_Comm_free(&comm_);
+    if (finalized != 0) {
+      static_cast<void>(mailbox_.release());  // its requests are MPI's no more
+      return;
+    }
+    mailbox_.reset();
+    MPI_Comm_free(&comm_);
   }
   MpiCommunicator(const MpiCommunicator&) = delete;
   MpiCommunicator& operator=(const MpiCommunicator&) = delete;
@@ -153,11 +145,34 @@ class MpiCommunicator final : public Communicator {
     return request;
   }
 
+  void send(int to, Message message) override {
+    check(to >= 0 && to < size_, "send: the receiver is a rank");
+    message.from = rank_;
+    const InsideMpi guard(inside_);
+    mailbox().send(to, message);
+  }
+
+  std::optional<Message> receive() override {
+    const InsideMpi guard(inside_);
+    return mailbox().receive();
+  }
+
+  std::unique_ptr<Communicator> duplicate() override {
+    const InsideMpi guard(inside_);
+    return std::make_unique<MpiCommunicator>(comm_, max_count_, inside_owner_);
+  }
+
   void abort(int exit_code) noexcept override { MpiJob::abort(exit_code); }
 
  private:
   static void check_host(const View& view) {
     check(view.device.kind == DeviceKind::cpu, "MPI is given host memory");
+  }
+
+  /// Made on first use: most communicators carry no messages.
+  MpiMailbox& mailbox() {
+    if (!mailbox_) mailbox_ = std::make_unique<MpiMailbox>(comm_);
+    return *mailbox_;
   }
 
   template <class F>
@@ -188,13 +203,16 @@ class MpiCommunicator final : public Communicator {
   std::int64_t max_count_;
   int rank_ = 0;
   int size_ = 1;
-  std::atomic<bool> inside_{false};
+  std::unique_ptr<MpiMailbox> mailbox_;
+  std::shared_ptr<std::atomic<bool>> inside_owner_;  ///< shared with the duplicates
+  std::atomic<bool>& inside_ = *inside_owner_;
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_mpi_communicator(MPI_Comm parent, std::int64_t max_count) {
-  return std::make_unique<MpiCommunicator>(parent, max_count);
+  return std::make_unique<MpiCommunicator>(parent, max_count,
+                                           std::make_shared<std::atomic<bool>>(false));
 }
 
 }  // namespace sidestep

@@ -3,32 +3,20 @@
 #include <fmt/format.h>
 
 #include <bit>
-#include <cstddef>
+#include <deque>
 #include <exception>
-#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "comm/accumulator.h"
 #include "comm/bucket_updater.h"
 #include "comm/reducer.h"
 #include "core/base/error.h"
 
 namespace sidestep {
 namespace {
-
-constexpr std::size_t kAlignment = 64;
-
-std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
-/// Offsets of a round's numbers in its piece of pinned memory, each on a cache line of its own.
-struct RoundLayout {
-  std::size_t header = 0;
-  std::size_t loss = aligned(sizeof(RoundHeader));
-  std::size_t scalars = loss + aligned(sizeof(double));
-  std::size_t squares = scalars + aligned(sizeof(UpdateScalars));
-  std::size_t bytes;
-  explicit RoundLayout(std::size_t buckets) : bytes(squares + aligned(buckets * sizeof(double))) {}
-};
 
 /// Waits until the work before the event is over, whatever became of it.
 void settle(const Event& event) {
@@ -50,31 +38,34 @@ struct RoundEngine::Impl {
         update(update_stream),
         options(o),
         plan(plan_buckets(param_store, o.buckets)),
-        layout(plan.buckets.size()),
-        numbers(Device{}, kKept * layout.bytes, Buffer::Kind::pinned),
         reducer(plan, o.overlap == Overlap::off,
                 [this](int bucket, const Event& ready) { launch(bucket, ready); }),
         updater(param_store, the_optimizer, plan, update_stream, o.clip_norm, o.tracer),
         reduced(plan.buckets.size()),
         updated(plan.buckets.size()) {
+    if (o.micro_batches) accumulator.emplace(param_store, compute_stream);
     for (std::size_t i = 0; i < kKept; ++i) {
-      std::byte* const data = numbers.data() + i * layout.bytes;
-      rounds[i].header = new (data + layout.header) RoundHeader{};
-      rounds[i].loss = new (data + layout.loss) double{0};
-      rounds[i].scalars = new (data + layout.scalars) UpdateScalars{};
-      rounds[i].squares = new (data + layout.squares) double[plan.buckets.size()]{};
+      slots.emplace_back(comm.size(), plan.buckets.size());
+      Slot& slot = slots.back();
+      slot.round.header = &slot.header.header();
+      slot.round.loss = &slot.header.loss();
+      slot.round.scalars = &slot.scalars;
+      slot.round.squares = slot.squares.data();
     }
     for (std::size_t b = 0; b < plan.buckets.size(); ++b)
       span_names.push_back(fmt::format("all-reduce bucket {}", b));
   }
 
-  Round& current() { return rounds[started % kKept]; }
-
-  View view_of(std::size_t offset, std::int64_t numel, DType dtype) const {
-    return numbers.view((started % kKept) * layout.bytes + offset, Shape{numel}, dtype);
-  }
-  View header_view() const { return view_of(layout.header, kHeaderFields, DType::i64); }
-  View loss_view() const { return view_of(layout.loss, 1, DType::f64); }
+  /// What a round needs, kept until its result is no longer asked for.
+  struct Slot {
+    Slot(int ranks, std::size_t buckets) : header(ranks), squares(buckets) {}
+    HeaderExchange header;
+    UpdateScalars scalars;
+    std::vector<double> squares;
+    Round round;
+    std::int64_t ready_ns = 0, done_ns = 0;  ///< gradients final here, exchange and update over
+  };
+  Slot& current() { return slots[started % kKept]; }
 
   void launch(int bucket, const Event& ready) {
     const auto b = static_cast<std::size_t>(bucket);
@@ -82,7 +73,17 @@ struct RoundEngine::Impl {
     View grads = store.grads();
     grads.data += static_cast<std::size_t>(slice.begin) * size_of(grads.dtype);
     grads.shape = Shape{slice.end - slice.begin};
-    reduced[b] = comm.all_reduce(grads, Reduce::sum, ready, span_names[b].c_str(), current().step);
+    reduced[b] =
+        comm.all_reduce(grads, Reduce::sum, ready, span_names[b].c_str(), current().round.step);
+  }
+
+  /// Everything this rank has to say of the round is known once the compute stream is here.
+  void launch_header() {
+    if (std::exchange(header_launched, true)) return;
+    Slot& slot = current();
+    const auto in = slot.header.launch(comm, compute.record(), slot.round.step);
+    slot.round.header_in = in.header;
+    slot.round.loss_in = in.loss;
   }
 
   ParamStore& store;
@@ -92,18 +93,19 @@ struct RoundEngine::Impl {
   Stream& update;
   const Options options;
   const BucketPlan plan;
-  const RoundLayout layout;
-  Buffer numbers;  ///< kKept rounds
-  std::array<Round, kKept> rounds;
+  std::deque<Slot> slots;  ///< kKept; addresses stay
   Reducer reducer;
   BucketUpdater updater;
+  std::optional<GradAccumulator> accumulator;
+  NoSink no_sink;
   std::vector<std::string> span_names;  ///< by bucket
   std::vector<Event> reduced;           ///< by bucket, of the current round
   std::vector<Event> updated;           ///< by bucket, of the last finished round
   Event all_updated;                    ///< of the last finished round
   std::size_t started = 0;              ///< rounds; the current one's number
+  std::int64_t exchange_ns = 0;         ///< of the last completed round
   bool open = false;
-  bool contributed = false;
+  bool header_launched = false;
   const int exceptions_at_start = std::uncaught_exceptions();
 };
 
@@ -120,80 +122,93 @@ RoundEngine::~RoundEngine() {
   settle(s.update.record());
 }
 
-void RoundEngine::begin(std::int64_t step, std::int64_t update_number, double lr) {
+void RoundEngine::begin(const RoundStart& start) {
   Impl& s = *impl_;
   check(!s.open, "a round began before the last one was finished");
   ++s.started;
-  Round& round = s.current();
-  round.updated.wait();  // the round that had this memory
-  round.step = step;
-  round.grad_norm.reset();
-  *round.header = RoundHeader{};
-  *round.loss = 0;
-  *round.scalars = s.optimizer.scalars(lr, update_number);
+  Impl::Slot& slot = s.current();
+  slot.round.updated.wait();  // the round that had this memory
+  slot.round.step = start.step;
+  slot.round.grad_norm.reset();
+  slot.header.clear();
+  RankEntry& own = slot.header.entry(s.comm.rank());
+  own = start.own;
+  own.begun = 1;
+  slot.header.header().stop_requests = start.stop ? 1 : 0;
+  slot.scalars = s.optimizer.scalars(start.lr, start.update_number);
   s.reducer.begin();
+  if (s.accumulator) s.accumulator->begin();
   s.open = true;
-  s.contributed = false;
+  s.header_launched = false;
 }
 
-void RoundEngine::contribute(const View* loss, const View* weight, const View* correct,
-                             std::int64_t samples, std::uint64_t index_digest, bool stop) {
+void RoundEngine::add(const View& loss, const View& weight, const View& correct,
+                      std::int64_t samples, std::uint64_t index_digest) {
   Impl& s = *impl_;
-  check(s.open && !s.contributed, "one contribution per round");
-  s.contributed = true;
-  Round& round = s.current();
-  round.header->samples = samples;
-  round.header->participants = samples > 0 ? 1 : 0;
-  round.header->stop_requests = stop ? 1 : 0;
-  round.header->index_digest = std::bit_cast<std::int64_t>(index_digest);
-  if (loss != nullptr) {
-    check(weight != nullptr && correct != nullptr, "a loss comes with its weight and correct");
-    const auto field = [&](std::size_t offset) {
-      return s.view_of(s.layout.header + offset, 1, DType::i64);
-    };
-    copy(s.compute, field(offsetof(RoundHeader, weight)), *weight);
-    copy(s.compute, field(offsetof(RoundHeader, correct)), *correct);
-    copy(s.compute, s.loss_view(), *loss);
+  check(s.open && !s.header_launched, "a micro-batch outside of a round");
+  HeaderExchange& header = s.current().header;
+  header.add(s.compute, loss, weight, correct);
+  RankEntry& own = header.entry(s.comm.rank());
+  own.samples += samples;
+  ++own.units;
+  header.header().samples += samples;
+  header.header().participants = 1;
+  header.header().index_digest = std::bit_cast<std::int64_t>(
+      std::bit_cast<std::uint64_t>(header.header().index_digest) + index_digest);
+}
+
+GradSink& RoundEngine::sink(bool last) {
+  Impl& s = *impl_;
+  if (!last) return s.no_sink;
+  s.launch_header();
+  return s.accumulator ? s.accumulator->last_sink(s.reducer) : s.reducer;
+}
+
+void RoundEngine::accumulate() {
+  check(impl_->accumulator.has_value(), "micro-batches are added up only where they were announced");
+  impl_->accumulator->add(impl_->compute);
+}
+
+void RoundEngine::cut_short(bool executed) {
+  Impl& s = *impl_;
+  if (executed) {
+    s.current().header.header().flushed = 1;
+    s.accumulator->flush(s.compute);
   } else {
     // Without a forward nothing keeps this rank from zeroing gradients that are still in use.
     s.compute.wait(s.all_updated);
+    fill_zero(s.compute, s.store.grads());
   }
-  const Event ready = s.compute.record();
-  round.header_in =
-      s.comm.all_reduce(s.header_view(), Reduce::sum, ready, "all-reduce header", round.step);
-  round.loss_in =
-      s.comm.all_reduce(s.loss_view(), Reduce::sum, ready, "all-reduce loss", round.step);
+  s.launch_header();
 }
 
-GradSink& RoundEngine::sink() { return impl_->reducer; }
+void RoundEngine::begin_local_step(std::int64_t, std::int64_t, double) {
+  check(false, "a round of the gradient family is one step");
+}
 
 Event RoundEngine::finish() {
   Impl& s = *impl_;
-  check(s.open && s.contributed, "a round was finished without a contribution");
-  Round& round = s.current();
+  check(s.open && s.header_launched, "a round was finished without its last micro-batch");
+  Impl::Slot& slot = s.current();
+  s.compute.host([&slot] { slot.ready_ns = now_ns(); });
   s.reducer.flush(s.compute.record());
-  s.updater.enqueue(round, s.reduced, s.reducer.last_reads(), s.updated);
-  round.updated = s.all_updated = s.update.record();
+  s.updater.enqueue(slot.round, s.reduced, s.reducer.last_reads(), s.updated);
+  s.update.host([&slot] { slot.done_ns = now_ns(); });
+  slot.round.updated = s.all_updated = s.update.record();
   s.open = false;
-  return round.updated;
+  return slot.round.updated;
 }
 
 RoundResult RoundEngine::result(std::int64_t step) {
-  const Impl& s = *impl_;
-  for (const Round& round : s.rounds) {
-    if (round.step != step) continue;
-    check(!s.open || &round != &impl_->current(), "the round is not finished");
-    round.updated.wait();
-    const RoundHeader& h = *round.header;
-    return {.step = step,
-            .weight = h.weight,
-            .samples = h.samples,
-            .correct = h.correct,
-            .participants = h.participants,
-            .stop_requests = h.stop_requests,
-            .index_digest = std::bit_cast<std::uint64_t>(h.index_digest),
-            .loss_sum = *round.loss,
-            .grad_norm = round.grad_norm};
+  Impl& s = *impl_;
+  for (const Impl::Slot& slot : s.slots) {
+    if (slot.round.step != step) continue;
+    check(!s.open || &slot != &s.current(), "the round is not finished");
+    slot.round.updated.wait();
+    s.exchange_ns = slot.done_ns - slot.ready_ns;
+    RoundResult result = result_of(slot.round, slot.header.entries());
+    result.bytes = static_cast<std::int64_t>(s.store.grads().bytes());
+    return result;
   }
   check(false, fmt::format("the result of step {} is not kept", step));
   return {};
@@ -206,8 +221,13 @@ Event RoundEngine::ready(ParamId p) const {
 }
 
 Event RoundEngine::quiesced() const { return impl_->all_updated; }
+std::int64_t RoundEngine::exchange_ns() const { return impl_->exchange_ns; }
 const BucketPlan& RoundEngine::plan() const { return impl_->plan; }
-std::size_t RoundEngine::bytes() const { return impl_->numbers.size(); }
+
+std::size_t RoundEngine::bytes() const {
+  const Impl& s = *impl_;
+  return kKept * s.slots.front().header.bytes() + (s.accumulator ? s.accumulator->bytes() : 0);
+}
 
 std::int64_t RoundEngine::inline_wait_ns() const {
   return &impl_->update == &impl_->compute ? impl_->updater.wait_ns() : 0;

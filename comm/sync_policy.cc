@@ -11,17 +11,33 @@ namespace {
 
 struct Preset {
   const char* name;
-  std::unique_ptr<SyncPolicy> (*make)();
+  std::unique_ptr<SyncPolicy> (*make)(const PolicyConfig& config);
 };
-constexpr Preset kPresets[] = {{"bsp", make_bsp}};
+constexpr Preset kPresets[] = {
+    {"bsp", make_bsp},
+    {"balance", make_balance},
+    {"drop", make_drop},
+    {"local", make_model_preset},
+    {"bmuf", make_model_preset},
+    {"slowmo", make_model_preset},
+    {"diloco", make_model_preset},
+    {"easgd", make_model_preset},
+    {"selsync", make_model_preset},
+    {"window", make_window},
+    {"backup", make_quorum_preset},
+    {"quorum", make_quorum_preset},
+    {"majority", make_quorum_preset},
+    {"solo", make_quorum_preset},
+    {"ssp", make_quorum_preset},
+};
 
 }  // namespace
 
-std::unique_ptr<SyncPolicy> make_policy(const std::string& name) {
+std::unique_ptr<SyncPolicy> make_policy(const PolicyConfig& config) {
   for (const Preset& preset : kPresets)
-    if (name == preset.name) return preset.make();
+    if (config.name == preset.name) return preset.make(config);
   fail(Exit::settings, fmt::format("--policy: expected one of {}, found '{}'",
-                                   fmt::join(policy_names(), ", "), name));
+                                   fmt::join(policy_names(), ", "), config.name));
 }
 
 std::vector<std::string> policy_names() {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <map>
@@ -83,25 +84,43 @@ void compute_result(Collective& c) {
   }
 }
 
+/// What a group and its duplicates have in common: they end together.
+struct Job {
+  std::mutex mutex;
+  std::string abort_text;
+};
+
+/// A message on its way.
+struct Letter {
+  Clock::time_point deliver_at;
+  Message message;
+};
+
 /// What the ranks of a group share.
 class Group {
  public:
-  Group(int ranks, const ThreadGroupOptions& options)
-      : options_(options), left_(static_cast<std::size_t>(ranks), kStays) {}
+  Group(int ranks, const ThreadGroupOptions& options, std::shared_ptr<Job> job)
+      : options_(options),
+        job_(std::move(job)),
+        left_(static_cast<std::size_t>(ranks), kStays),
+        inboxes_(left_.size()),
+        sent_(left_.size()),
+        under_way_(left_.size()),
+        last_delivery_(left_.size() * left_.size()) {}
 
   int size() const { return static_cast<int>(left_.size()); }
 
   std::shared_ptr<Collective> join(int rank, std::uint64_t number, const Signature& signature,
                                    const View& in) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(job_->mutex);
     check_not_aborted();
     std::shared_ptr<Collective>& entry = collectives_[number];
     if (!entry) entry = std::make_shared<Collective>(Collective{signature, {}, 0, 0, {}});
     const std::shared_ptr<Collective> c = entry;
     c->in.resize(left_.size());
     if (!(c->signature == signature)) {
-      abort_text_ = fmt::format("collective {}: rank {} started {}, its peers {}", number, rank,
-                                describe(signature), describe(c->signature));
+      job_->abort_text = fmt::format("collective {}: rank {} started {}, its peers {}", number,
+                                     rank, describe(signature), describe(c->signature));
       check_not_aborted();
     }
     c->in[static_cast<std::size_t>(rank)].assign(in.data, in.data + in.bytes());
@@ -112,13 +131,14 @@ class Group {
   /// True when the result is in `out`; `deliver_at` is the request's own.
   bool test(Collective& c, int rank, std::uint64_t number, const View& out,
             Clock::time_point& deliver_at) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(job_->mutex);
     if (c.arrived < size()) {
       check_not_aborted();
       check_all_stay(number);
       return false;
     }
-    if (deliver_at == Clock::time_point{}) deliver_at = Clock::now() + delay(rank, number);
+    if (deliver_at == Clock::time_point{})
+      deliver_at = Clock::now() + delay("thread group delay", rank, number);
     if (Clock::now() < deliver_at) return false;
     if (!c.result.empty()) std::memcpy(out.data, c.result.data(), c.result.size());
     if (++c.finished == size()) collectives_.erase(number);
@@ -126,21 +146,70 @@ class Group {
   }
 
   void abort(int rank, int exit_code) noexcept {
-    const std::lock_guard lock(mutex_);
-    if (abort_text_.empty())
-      abort_text_ = fmt::format("rank {} ended the job with exit code {}", rank, exit_code);
+    const std::lock_guard lock(job_->mutex);
+    if (job_->abort_text.empty())
+      job_->abort_text = fmt::format("rank {} ended the job with exit code {}", rank, exit_code);
   }
 
   void leave(int rank, std::uint64_t next_number) {
-    const std::lock_guard lock(mutex_);
-    left_[static_cast<std::size_t>(rank)] = next_number;
+    const std::lock_guard lock(job_->mutex);
+    const auto r = static_cast<std::size_t>(rank);
+    left_[r] = next_number;
+    for (const Letter& letter : inboxes_[r]) --under_way_[sender(letter)];
+    inboxes_[r].clear();
+  }
+
+  void send(int to, const Message& message) {
+    const std::lock_guard lock(job_->mutex);
+    check_not_aborted();
+    const auto from = static_cast<std::size_t>(message.from);
+    const auto receiver = static_cast<std::size_t>(to);
+    if (left_[receiver] != kStays) return;  // nobody will read it
+    if (under_way_[from] == kMessagesInFlight) {
+      fail(Exit::communication,
+           fmt::format("rank {} has {} messages under way and none is received", from,
+                       kMessagesInFlight));
+    }
+    ++under_way_[from];
+    // Never before an earlier one of the same sender.
+    Clock::time_point& last = last_delivery_[from * left_.size() + receiver];
+    last = std::max(
+        last, Clock::now() + delay("thread group message", static_cast<int>(from), sent_[from]++));
+    inboxes_[receiver].push_back({last, message});
+  }
+
+  std::optional<Message> receive(int rank) {
+    const std::lock_guard lock(job_->mutex);
+    check_not_aborted();
+    std::vector<Letter>& inbox = inboxes_[static_cast<std::size_t>(rank)];
+    if (inbox.empty()) return std::nullopt;
+    const auto now = Clock::now();
+    const auto letter = std::find_if(inbox.begin(), inbox.end(),
+                                     [now](const Letter& l) { return l.deliver_at <= now; });
+    if (letter == inbox.end()) return std::nullopt;
+    const Message message = letter->message;
+    --under_way_[sender(*letter)];
+    inbox.erase(letter);
+    return message;
+  }
+
+  /// The duplicate of that number; the first rank to ask makes it.
+  std::shared_ptr<Group> duplicate(std::size_t number) {
+    const std::lock_guard lock(job_->mutex);
+    if (number == duplicates_.size())
+      duplicates_.push_back(std::make_shared<Group>(size(), options_, job_));
+    return duplicates_[number];
   }
 
  private:
   static constexpr std::uint64_t kStays = ~std::uint64_t{0};
 
+  static std::size_t sender(const Letter& letter) {
+    return static_cast<std::size_t>(letter.message.from);
+  }
+
   void check_not_aborted() const {
-    if (!abort_text_.empty()) fail(Exit::communication, abort_text_);
+    if (!job_->abort_text.empty()) fail(Exit::communication, job_->abort_text);
   }
 
   void check_all_stay(std::uint64_t number) const {
@@ -150,18 +219,21 @@ class Group {
     }
   }
 
-  std::chrono::microseconds delay(int rank, std::uint64_t number) const {
-    const std::uint64_t key =
-        rng_key(options_.seed, "thread group delay", static_cast<std::uint64_t>(rank));
+  std::chrono::microseconds delay(const char* of, int rank, std::uint64_t number) const {
+    const std::uint64_t key = rng_key(options_.seed, of, static_cast<std::uint64_t>(rank));
     return std::chrono::microseconds(
         random_below(key, number, static_cast<std::uint64_t>(options_.max_delay_us) + 1));
   }
 
   const ThreadGroupOptions options_;
-  std::mutex mutex_;
+  const std::shared_ptr<Job> job_;  ///< its mutex guards all that follows
   std::map<std::uint64_t, std::shared_ptr<Collective>> collectives_;  ///< by number, unfinished
   std::vector<std::uint64_t> left_;  ///< by rank: the first collective it does not take part in
-  std::string abort_text_;
+  std::vector<std::vector<Letter>> inboxes_;      ///< by rank, in the order in which they were sent
+  std::vector<std::uint64_t> sent_;               ///< by rank, like the next
+  std::vector<int> under_way_;                    ///< sent and not received
+  std::vector<Clock::time_point> last_delivery_;  ///< by sender and receiver
+  std::vector<std::shared_ptr<Group>> duplicates_;
 };
 
 class ThreadRequest final : public Request {
@@ -216,6 +288,16 @@ class ThreadCommunicator final : public Communicator {
     return start({Signature::Kind::broadcast, inout.dtype, inout.numel(), root}, inout, inout);
   }
 
+  void send(int to, Message message) override {
+    check(to >= 0 && to < size(), "send: the receiver is a rank");
+    message.from = rank_;
+    group_->send(to, message);
+  }
+  std::optional<Message> receive() override { return group_->receive(rank_); }
+  std::unique_ptr<Communicator> duplicate() override {
+    return std::make_unique<ThreadCommunicator>(group_->duplicate(duplicates_++), rank_);
+  }
+
   void abort(int exit_code) noexcept override { group_->abort(rank_, exit_code); }
 
  private:
@@ -226,14 +308,15 @@ class ThreadCommunicator final : public Communicator {
 
   std::shared_ptr<Group> group_;
   int rank_;
-  std::uint64_t next_ = 0;  ///< number of the next collective
+  std::uint64_t next_ = 0;      ///< number of the next collective
+  std::size_t duplicates_ = 0;  ///< how many this rank has asked for
 };
 
 }  // namespace
 
 std::vector<std::unique_ptr<Communicator>> make_thread_group(int ranks,
                                                              const ThreadGroupOptions& options) {
-  const auto group = std::make_shared<Group>(ranks, options);
+  const auto group = std::make_shared<Group>(ranks, options, std::make_shared<Job>());
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int r = 0; r < ranks; ++r)
     communicators.push_back(std::make_unique<ThreadCommunicator>(group, r));

@@ -42,6 +42,7 @@ set(single_source
   core/ops/softmax_xent.cc)
 set(optim_single_source
   core/optim/adamw.cc
+  core/optim/flat.cc
   core/optim/norm.cc
   core/optim/sgd.cc)
 if(SIDESTEP_CUDA)

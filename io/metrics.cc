@@ -48,6 +48,10 @@ class Line {
     else
       null(name);
   }
+  template <class T>
+  void list(std::string_view name, std::span<const T> values) {
+    put(name, "[{}]", fmt::join(values, ","));
+  }
   void digest(std::string_view name, std::uint64_t value) { put(name, "\"{:016x}\"", value); }
   void text(std::string_view name, std::string_view value) {
     key(name);
@@ -79,7 +83,7 @@ class Line {
 std::optional<std::int64_t> step_of_line(const std::string& line) {
   const auto json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object()) return std::nullopt;
-  for (const char* name : {"step", "last_step"})
+  for (const char* name : {"step", "last_step", "round"})
     if (const auto it = json.find(name); it != json.end() && it->is_number_integer())
       return it->get<std::int64_t>();
   return std::nullopt;
@@ -172,6 +176,13 @@ void MetricsFile::write(const StepMetrics& m) {
   line.field("seconds", m.seconds);
   line.field("input_wait_seconds", m.input_wait_seconds);
   line.field("exposed_seconds", m.exposed_seconds);
+  line.field("bytes", m.bytes);
+  line.field("late_samples", m.late_samples);
+  line.field("written_off", m.written_off);
+  line.field("flushed", m.flushed);
+  line.list("rank_samples", m.rank_samples);
+  line.list("ages", m.ages);
+  line.list("delayed", m.delayed);
   line.field("eval_loss", m.eval_loss);
   line.field("eval_accuracy", m.eval_accuracy);
   line.field("eval_correct", m.eval_correct);
@@ -191,7 +202,17 @@ void MetricsFile::write(const RankMetrics& m) {
   line.field("exposed_seconds", m.exposed_seconds);
   line.field("save_seconds", m.save_seconds);
   line.field("samples", m.samples);
+  line.field("exchange_seconds", m.exchange_seconds);
+  line.field("micro_batches", m.micro_batches);
+  line.field("step_median_seconds", m.step_median_seconds);
+  line.text("state", m.state);
   line.end();
+  impl_->flush_when_due();
+}
+
+void MetricsFile::write_line(std::string_view json) {
+  impl_->text.append(json);
+  impl_->text.push_back('\n');
   impl_->flush_when_due();
 }
 

@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace sidestep {
@@ -27,6 +29,13 @@ struct StepMetrics {
   double seconds = 0;              ///< of this step
   double input_wait_seconds = 0;
   double exposed_seconds = 0;  ///< exposed communication
+  std::int64_t bytes = 0;              ///< exchanged by a rank in the round
+  std::int64_t late_samples = 0;       ///< of `weight`, what joined from earlier rounds
+  std::int64_t written_off = 0;        ///< samples computed and thrown away
+  std::int64_t flushed = 0;            ///< ranks whose last micro-batch was not foreseen
+  std::span<const std::int64_t> rank_samples;  ///< applied in this round, by rank
+  std::span<const std::int64_t> ages;          ///< applied in this round, by age in rounds
+  std::span<const int> delayed;        ///< ranks with a delay on purpose
   std::optional<double> eval_loss, eval_accuracy;
   std::optional<std::int64_t> eval_correct, eval_samples;
 };
@@ -38,6 +47,10 @@ struct RankMetrics {
   std::string host;
   double compute_seconds = 0, input_wait_seconds = 0, exposed_seconds = 0, save_seconds = 0;
   std::int64_t samples = 0;
+  double exchange_seconds = 0;      ///< from own readiness to the end of each exchange
+  std::int64_t micro_batches = 0;   ///< behind compute_seconds
+  double step_median_seconds = 0;   ///< compute of a round: this rank's median
+  std::string_view state = "calm";  ///< the detector's
 };
 
 /// One JSON object a line. Numbers that are not finite are written as null. write() formats into
@@ -55,6 +68,8 @@ class MetricsFile {
   MetricsFile& operator=(const MetricsFile&) = delete;
   void write(const StepMetrics& line);
   void write(const RankMetrics& line);
+  /// A line of JSON made by the caller.
+  void write_line(std::string_view json);
   /// Hands all lines to the system. Call it before a long pause (evaluation, end of the run).
   void flush();
 

@@ -179,7 +179,8 @@ LoadedBatch Prefetcher::take(std::int64_t& waited_ns) {
   const Slot& slot = impl.slots[static_cast<std::size_t>(number)];
   return {slot.request.step, static_cast<std::int64_t>(slot.request.ids.size()),
           slot.digest,       impl.x_of(slot),
-          impl.y_of(slot),   number};
+          impl.y_of(slot),   slot.request.ids,
+          number};
 }
 
 void Prefetcher::release(int slot, Event used) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/base/trace.h"
@@ -27,6 +28,7 @@ struct LoadedBatch {
   std::uint64_t digest = 0;  ///< index_digest of the ids
   View x;                    ///< float32 [count, h, w, c] in pinned memory
   View y;                    ///< int32 [count]
+  std::span<const std::int64_t> ids;  ///< valid until release()
   int slot = 0;
 };
 

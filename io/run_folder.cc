@@ -84,7 +84,8 @@ void remove_run(const RunFolder& folder) {
   std::vector<fs::path> files = CheckpointFolder(folder.checkpoints()).list();
   files.push_back(folder.checkpoints() / "best.h5");
   for (const fs::path& file :
-       {folder.summary(), folder.trace(), folder.ranks(), folder.metrics(), folder.config()})
+       {folder.summary(), folder.trace(), folder.ranks(), folder.metrics(), folder.journal(),
+        folder.config()})
     files.push_back(file);
   for (const fs::path& file : files) {
     std::error_code error;

@@ -34,6 +34,12 @@ class RunFolder {
   std::filesystem::path config() const { return folder_ / "config.ini"; }
   std::filesystem::path metrics() const { return folder_ / "metrics.jsonl"; }
   std::filesystem::path ranks() const { return folder_ / "ranks.jsonl"; }
+  std::filesystem::path journal() const { return folder_ / "journal.jsonl"; }
+  /// Where each rank is (io/rank_marks.h); there only while a job runs, or after one that was killed.
+  std::filesystem::path marks() const { return marks_in(folder_); }
+  static std::filesystem::path marks_in(const std::filesystem::path& folder) {
+    return folder / ".ranks";
+  }
   std::filesystem::path trace() const { return folder_ / "trace.json"; }
   std::filesystem::path summary() const { return folder_ / "summary.json"; }
   std::filesystem::path checkpoints() const { return folder_ / "checkpoints"; }

@@ -38,14 +38,21 @@ void Sampler::ids(const Cursor& cursor, std::int64_t begin, std::int64_t end,
                   std::vector<std::int64_t>& ids) {
   check(0 <= begin && begin <= end && end <= batch_at(cursor),
         "a rank's range lies outside the global batch");
-  ids.resize(static_cast<std::size_t>(end - begin));
-  const std::int64_t first = cursor.position + begin;
+  ids.clear();
+  append_ids(cursor.epoch, cursor.position + begin, cursor.position + end, ids);
+}
+
+void Sampler::append_ids(std::int64_t epoch, std::int64_t begin, std::int64_t end,
+                         std::vector<std::int64_t>& ids) {
+  check(0 <= begin && begin <= end && end <= size_, "positions lie outside the epoch");
+  const auto before = static_cast<std::ptrdiff_t>(ids.size());
+  ids.resize(ids.size() + static_cast<std::size_t>(end - begin));
   if (!shuffle_) {
-    std::iota(ids.begin(), ids.end(), first);
+    std::iota(ids.begin() + before, ids.end(), begin);
     return;
   }
-  if (cursor.epoch != loaded_epoch_) load_epoch(cursor.epoch);
-  std::copy_n(order_.begin() + first, end - begin, ids.begin());
+  if (epoch != loaded_epoch_) load_epoch(epoch);
+  std::copy_n(order_.begin() + begin, end - begin, ids.begin() + before);
 }
 
 std::vector<std::int64_t> Sampler::batch_sizes() const {

@@ -27,6 +27,9 @@ class Sampler {
   /// to `ids` (resized; no allocation once it has grown). Keeps the epoch's permutation (Fisher-Yates
   /// from the counter-based generator), so call from one thread.
   void ids(const Cursor& cursor, std::int64_t begin, std::int64_t end, std::vector<std::int64_t>& ids);
+  /// Appends the ids at the positions [begin, end) of an epoch's order.
+  void append_ids(std::int64_t epoch, std::int64_t begin, std::int64_t end,
+                  std::vector<std::int64_t>& ids);
   /// Every global batch size that occurs: {batch, tail} or {batch}.
   std::vector<std::int64_t> batch_sizes() const;
 

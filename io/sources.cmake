@@ -12,11 +12,13 @@ add_library(sidestep_io STATIC
   io/hdf5_shard.cc
   io/hdf5_stream.cc
   io/idx_dataset.cc
+  io/ledger.cc
   io/memory_dataset.cc
   io/metrics.cc
   io/normalisation.cc
   io/output_file.cc
   io/prefetch.cc
+  io/rank_marks.cc
   io/run_folder.cc
   io/sampler.cc
   io/storage_thread.cc

@@ -8,14 +8,14 @@ namespace {
 class Bsp final : public SyncPolicy {
  public:
   std::string_view name() const override { return "bsp"; }
+  Family family() const override { return Family::gradient; }
   void plan(const StepInfo& info, WorkPlan& plan) override {
     even_shares(info.global_batch, info.ranks, plan.shares);
   }
-  RoundRule rule(std::int64_t /*step*/) override { return {}; }
 };
 
 }  // namespace
 
-std::unique_ptr<SyncPolicy> make_bsp() { return std::make_unique<Bsp>(); }
+std::unique_ptr<SyncPolicy> make_bsp(const PolicyConfig&) { return std::make_unique<Bsp>(); }
 
 }  // namespace sidestep

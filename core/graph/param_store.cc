@@ -65,8 +65,15 @@ View ParamStore::whole(const Buffer& flat) const {
 int ParamStore::add_slot(std::string name) {
   check(std::ranges::find(slot_names_, name) == slot_names_.end(), "slot exists: " + name);
   slot_names_.push_back(std::move(name));
-  slots_.emplace_back(device_, static_cast<std::size_t>(flat_numel_) * sizeof(float));
+  slots_.push_back(std::make_shared<Buffer>(device_, values_.size()));
   return slots() - 1;
+}
+
+ParamStore ParamStore::twin() const {
+  ParamStore twin(specs_, order_, device_);
+  twin.slot_names_ = slot_names_;
+  twin.slots_ = slots_;
+  return twin;
 }
 
 void ParamStore::initialize(std::uint64_t seed) {

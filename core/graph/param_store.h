@@ -2,6 +2,7 @@
 // ready, so that a bucket is a slice. Main thread creates it; streams work on its views.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,8 +39,10 @@ class ParamStore {
   int add_slot(std::string name);
   int slots() const { return static_cast<int>(slots_.size()); }
   const std::string& slot_name(int slot) const { return slot_names_[static_cast<std::size_t>(slot)]; }
-  View slot(int slot) const { return whole(slots_[static_cast<std::size_t>(slot)]); }
-  View slot(int slot, ParamId p) const { return part(slots_[static_cast<std::size_t>(slot)], p); }
+  View slot(int slot) const { return whole(*slots_[static_cast<std::size_t>(slot)]); }
+  View slot(int slot, ParamId p) const { return part(*slots_[static_cast<std::size_t>(slot)], p); }
+  /// A store of the same layout with values and gradients of its own (zero) and these same slots.
+  ParamStore twin() const;
 
   /// Initial values from (seed, name, element) by each spec's Init.
   void initialize(std::uint64_t seed);
@@ -59,7 +62,7 @@ class ParamStore {
   Buffer values_;
   Buffer grads_;
   std::vector<std::string> slot_names_;
-  std::vector<Buffer> slots_;
+  std::vector<std::shared_ptr<Buffer>> slots_;  ///< twins share them
 };
 
 }  // namespace sidestep

@@ -18,7 +18,7 @@
 namespace sidestep::testing {
 namespace {
 
-constexpr CommThread::Options kDefaults{};
+const CommThread::Options kDefaults{};
 
 Event event_of(const std::shared_ptr<Timeline>& timeline, std::uint64_t value) {
   return {timeline, value};
@@ -224,6 +224,9 @@ class HeldCommunicator final : public Communicator {
   }
   std::unique_ptr<Request> start_all_gather(View, View) override { return nullptr; }
   std::unique_ptr<Request> start_broadcast(View, int) override { return nullptr; }
+  void send(int, Message) override {}
+  std::optional<Message> receive() override { return std::nullopt; }
+  std::unique_ptr<Communicator> duplicate() override { return nullptr; }
   void abort(int) noexcept override {}
 
  private:
@@ -280,6 +283,23 @@ TEST(Backoff, DoublesUpToItsLimit) {
   EXPECT_EQ(pauses, (std::vector<std::int64_t>{5, 10, 20, 40, 50, 50}));
   backoff.reset();
   EXPECT_EQ(backoff.next().count(), 5);
+}
+
+TEST(CommThread, TheHookIsCalledBeforeEachCollective) {
+  run_ranks(2, [](auto comm) {
+    std::vector<std::pair<std::size_t, std::int64_t>> seen;
+    std::vector<double> x(10);
+    std::vector<double> all(20);
+    {
+      CommThread thread(std::move(comm),
+                        {.before_start = [&](std::size_t bytes, std::int64_t step) {
+                          seen.emplace_back(bytes, step);
+                        }});
+      thread.all_reduce(view_of(x), Reduce::sum, Event(), "a", 3);
+      thread.all_gather(view_of(x), view_of(all), Event(), "b", 4).wait();
+    }
+    EXPECT_EQ(seen, (std::vector<std::pair<std::size_t, std::int64_t>>{{80, 3}, {160, 4}}));
+  });
 }
 
 TEST(CommThread, TracesEachCollectiveOfTheWindow) {

@@ -8,6 +8,7 @@
 #include "core/base/error.h"
 #include "tests/comm/ranks.h"
 #include "tests/harness/collective_checks.h"
+#include "tests/harness/message_checks.h"
 
 namespace sidestep::testing {
 namespace {
@@ -37,6 +38,45 @@ TEST_P(ThreadGroup, SeveralInFlightWithLateResults) {
 
 TEST_P(ThreadGroup, BlockingHelpers) {
   run_ranks(GetParam(), [](auto comm) { check_blocking_helpers(*comm); });
+}
+
+TEST_P(ThreadGroup, Messages) {
+  run_ranks(GetParam(), [](auto comm) { check_messages(*comm); });
+}
+
+TEST_P(ThreadGroup, LateMessages) {
+  run_ranks(GetParam(), [](auto comm) { check_messages(*comm); }, {.max_delay_us = 50, .seed = 4});
+}
+
+TEST(ThreadGroupMessages, TooManyUnderWayIsAFailure) {
+  run_ranks(2, [](auto comm) {
+    if (comm->rank() == 0) {
+      for (int i = 0; i < kMessagesInFlight; ++i) comm->send(i % 2, message_of(i));
+      EXPECT_THAT(communication_failure([&] { comm->send(1, message_of(0)); }),
+                  ::testing::HasSubstr("rank 0 has 1024 messages under way"));
+      receive_one(*comm);
+      comm->send(1, message_of(0));
+    }
+    barrier(*comm);
+  });
+}
+
+TEST(ThreadGroupMessages, ThoseToARankThatHasLeftAreDropped) {
+  auto group = make_thread_group(2);
+  for (int i = 0; i < kMessagesInFlight; ++i) group[0]->send(1, message_of(i));
+  group[1].reset();
+  for (int i = 0; i < 2 * kMessagesInFlight; ++i) group[0]->send(1, message_of(i));
+  group[0]->send(0, message_of(7));
+  expect_message(receive_one(*group[0]), 0, 7);
+}
+
+TEST(ThreadGroupFailures, AbortReachesTheDuplicates) {
+  auto group = make_thread_group(2);
+  const auto control = group[0]->duplicate();
+  group[1]->abort(5);
+  EXPECT_THAT(communication_failure([&] { control->receive(); }),
+              ::testing::HasSubstr("rank 1 ended the job"));
+  EXPECT_NE(communication_failure([&] { control->send(0, {}); }), "");
 }
 
 TEST(ThreadGroupFailures, AbortFreesThePeers) {

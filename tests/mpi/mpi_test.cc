@@ -6,10 +6,13 @@
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <thread>
 
 #include "comm/comm_thread.h"
 #include "comm/mpi_job.h"
 #include "tests/harness/collective_checks.h"
+#include "tests/harness/message_checks.h"
+#include "tests/harness/token_agent.h"
 
 namespace sidestep::testing {
 namespace {
@@ -67,6 +70,35 @@ TEST(Mpi, ThroughTheCommThread) {
   }
   const auto comm = thread.stop();
   barrier(*comm);
+}
+
+TEST(Mpi, Messages) { check_messages(*job()->world()); }
+
+TEST(Mpi, ACommunicatorGoesWithMessagesUnderWay) {
+  const auto world = job()->world();
+  {
+    const auto other = world->duplicate();
+    const int next = (world->rank() + 1) % world->size();
+    for (int i = 0; i < kMessagesInFlight; ++i) other->send(next, message_of(i));
+    receive_one(*other);  // the next one has a receive waiting for it
+    barrier(*world);
+  }
+  barrier(*world);
+}
+
+TEST(Mpi, AgentsBesideCollectives) {
+  CommThread thread(job()->world(), {.max_in_flight = 4, .control = true});
+  TokenAgent agent(thread.rank(), thread.size(), 200);
+  thread.add_agent(agent);
+  std::vector<std::vector<float>> data(20, std::vector<float>(50000, 1.0f));
+  std::vector<Event> events;
+  for (auto& part : data)
+    events.push_back(thread.all_reduce(view_of(part), Reduce::sum, Event(), "x", 0));
+  for (const Event& event : events) event.wait();
+  while (!agent.finished()) std::this_thread::yield();
+  thread.remove_agent(agent);
+  EXPECT_EQ(data.back(), std::vector<float>(50000, static_cast<float>(job()->size())));
+  barrier(*thread.stop());
 }
 
 /// What the last rank does instead of the tests: "--abort" ends the job, "--hang" sleeps.

@@ -39,7 +39,7 @@ Window measure(Rig& rig, std::int64_t steps, std::int64_t samples_per_step) {
   };
   for (std::int64_t i = 0; i < steps; ++i) {
     rig.enqueue(false);
-    if (rig.outstanding() > 1) add(rig.complete());
+    while (rig.outstanding() > rig.may_lag()) add(rig.complete());
   }
   while (rig.outstanding() > 0) add(rig.complete());
   const double seconds = static_cast<double>(now_ns() - begin) * 1e-9;
@@ -92,7 +92,7 @@ Measured measure_both(const Settings& settings, const Rig::Config& with_exchange
                                  .device = with_exchange.device,
                                  .model = with_exchange.model,
                                  .data = with_exchange.data,
-                                 .last_step = with_exchange.last_step,
+                                 .goal = with_exchange.goal,
                                  .threads = with_exchange.threads,
                                  .shared_update = with_exchange.shared_update};
   Rig compute_rig(compute_only, std::move(make_thread_group(1)[0]));
@@ -156,7 +156,7 @@ int run_bench(Settings& settings, MpiJob& job) {
       .device = device,
       .model = model_from(settings, *data.train),
       .data = *data.train,
-      .last_step = kWarmUpSteps + settings.bench_steps * settings.bench_repeats,
+      .goal = {.steps = kWarmUpSteps + settings.bench_steps * settings.bench_repeats},
       .threads = threads,
       .shared_update = shared};
   const Measured measured = measure_both(settings, config, std::move(world));

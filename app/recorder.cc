@@ -195,7 +195,8 @@ void Recorder::write_intervals(std::int64_t last_step, const Detector& detector)
 
 void Recorder::flush(CommThread& comm, const RankEntry& unsent, const Detector& detector) {
   std::vector<RankEntry> tails(config_.ranks.size());
-  comm.all_gather(host_view(reinterpret_cast<const std::int64_t*>(&unsent), kEntryFields),
+  RankEntry mine = unsent;
+  comm.all_gather(host_view(reinterpret_cast<std::int64_t*>(&mine), kEntryFields),
                   host_view(reinterpret_cast<std::int64_t*>(tails.data()),
                             static_cast<std::int64_t>(kEntryFields * tails.size())),
                   {}, "all-gather times", last_step_)

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "app/banner.h"
-#include "comm/local_engine.h"
+#include "app/host_view.h"
 #include "comm/round_engine.h"
 #include "core/base/error.h"
 #include "core/ops/threads.h"
@@ -169,8 +170,8 @@ void Rig::build_engine(const Config& config) {
                                .micro_batches = micro_batches,
                                .tracer = config.tracer});
       break;
-    case Family::model:
-      engine_ = std::make_unique<LocalEngine>(
+    case Family::model: {
+      auto engine = std::make_unique<LocalEngine>(
           params, *optimizer_, *comm_, compute_, update,
           LocalEngine::Options{.rule = model_rule_,
                                .buckets = sizes,
@@ -181,7 +182,10 @@ void Rig::build_engine(const Config& config) {
                                         .rate = settings_.sync_rate},
                                .vote_lag = settings_.vote_lag,
                                .tracer = config.tracer});
+      local_ = engine.get();
+      engine_ = std::move(engine);
       break;
+    }
     case Family::quorum: {
       auto engine = std::make_unique<QuorumEngine>(
           params, *optimizer_, *comm_, compute_, update,
@@ -272,6 +276,33 @@ void Rig::start(const Position& position, std::vector<Range> returned) {
       },
       tracer_);
   if (quorum_ != nullptr && !finished()) quorum_->start(position.step + 1);
+}
+
+// Votes are each rank's own: their texts are gathered, padded to the longest.
+std::string Rig::save_policy() {
+  if (!model_rule_.vote) return policy_->save();
+  const auto gather = [&](View mine, View all) {
+    comm_->all_gather(mine, all, {}, "all-gather votes", completed_.step).wait();
+  };
+  std::string mine = local_->save_votes();
+  std::int64_t length = std::ssize(mine);
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(ranks_));
+  gather(host_view(&length), host_view(lengths.data(), ranks_));
+  const std::int64_t longest = std::ranges::max(lengths);
+  mine.resize(static_cast<std::size_t>(longest), ' ');
+  std::string all(static_cast<std::size_t>(longest * ranks_), ' ');
+  gather(host_view(reinterpret_cast<std::uint8_t*>(mine.data()), longest),
+         host_view(reinterpret_cast<std::uint8_t*>(all.data()), longest * ranks_));
+  auto texts = nlohmann::json::array();
+  for (std::int64_t r = 0; r < ranks_; ++r)
+    texts.push_back(all.substr(static_cast<std::size_t>(r * longest),
+                               static_cast<std::size_t>(lengths[static_cast<std::size_t>(r)])));
+  return texts.dump();
+}
+
+void Rig::load_policy(const std::string& state) {
+  if (!model_rule_.vote) return policy_->load(state);
+  local_->load_votes(nlohmann::json::parse(state).at(static_cast<std::size_t>(rank_)));
 }
 
 std::string Rig::inspect_numbers() {

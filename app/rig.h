@@ -17,6 +17,7 @@
 #include "app/settings.h"
 #include "comm/comm_thread.h"
 #include "comm/engine.h"
+#include "comm/local_engine.h"
 #include "comm/quorum_engine.h"
 #include "comm/sync_policy.h"
 #include "core/graph/executor.h"
@@ -88,6 +89,9 @@ class Rig {
   CommThread& comm() { return *comm_; }
   Stream& compute() { return compute_; }
   SyncPolicy& policy() { return *policy_; }
+  /// The policy's state for a checkpoint, with every rank's votes; collective, between rounds.
+  std::string save_policy();
+  void load_policy(const std::string& state);
   const Emulation& emulation() const { return *emulation_; }
   const ModelBuilder& builder() const { return builder_; }
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
@@ -168,7 +172,8 @@ class Rig {
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<Engine> engine_;
-  QuorumEngine* quorum_ = nullptr;  ///< the engine, if it is one
+  QuorumEngine* quorum_ = nullptr;  ///< the engine, if it is one; likewise
+  LocalEngine* local_ = nullptr;
   std::int64_t buckets_ = 0;
 
   Position enqueued_, completed_;

@@ -170,7 +170,7 @@ RunState Trainer::state() const {
           .data_digest = data_.train->digest(),
           .optimizer = settings_.optimizer,
           .policy = settings_.policy,
-          .policy_state = rig_->policy().save(),
+          .policy_state = policy_state_,
           .best = best_};
 }
 
@@ -181,6 +181,7 @@ void Trainer::save(std::int64_t step) {
   const std::int64_t begin = now_ns();
   rig_->engine().quiesced().wait();
   CheckpointContent content;
+  policy_state_ = rig_->save_policy();
   rig_->engine().show();
   if (leads()) content = make_content(rig_->params(), state());
   gather_extras(rig_->engine(), rig_->params(), rig_->comm(), leads() ? &content : nullptr);

@@ -269,7 +269,7 @@ void Trainer::restore_policy() {
                            resumed_policy_, settings_.policy));
     return;
   }
-  if (!policy_state_.empty() && resumed_ranks_ == job_.size()) rig_->policy().load(policy_state_);
+  if (!policy_state_.empty() && resumed_ranks_ == job_.size()) rig_->load_policy(policy_state_);
   rig_->engine().show();
   const auto missing =
       restore_extras(rig_->engine(), rig_->params(), rig_->comm(), leads() ? &*content_ : nullptr,
@@ -283,7 +283,7 @@ void Trainer::load_replay() {
   std::string text;
   together(*world_, [&] {
     if (settings_.replay_journal.empty() || !leads()) return;
-    check_readable_file(settings_.replay_journal, "--replay-journal");
+    check_readable_file(settings_.replay_journal, Exit::settings);
     std::ifstream in(settings_.replay_journal);
     text.assign(std::istreambuf_iterator<char>(in), {});
   });

@@ -25,7 +25,8 @@ void check_finite_loss(const Round& round) {
 /// What divides the summed gradient; 0 if nothing took part.
 double divisor_of(const Round& round) {
   const std::int64_t weight = round.header->weight;
-  if (weight <= 0 || round.batch <= 0) return static_cast<double>(std::max<std::int64_t>(weight, 0));
+  if (weight <= 0 || round.batch <= 0)
+    return static_cast<double>(std::max<std::int64_t>(weight, 0));
   return static_cast<double>(std::min(round.batch, std::max(round.nominal, weight)));
 }
 

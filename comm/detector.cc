@@ -10,6 +10,12 @@
 #include "core/base/error.h"
 
 namespace sidestep {
+
+const char* to_string(RankState state) {
+  constexpr const char* kNames[] = {"calm", "jitter", "loader", "slow", "link"};
+  return kNames[static_cast<int>(state)];
+}
+
 namespace {
 
 constexpr int kStates = static_cast<int>(RankState::link) + 1;

@@ -17,6 +17,8 @@ namespace sidestep {
 /// In order of weight: a rank that fits several has the last of them.
 enum class RankState : std::uint8_t { calm, jitter, loader, slow, link };
 
+const char* to_string(RankState state);
+
 /// A change of state that is worth a line in the log. Times in seconds.
 struct DetectorEvent {
   std::int64_t step = 0;

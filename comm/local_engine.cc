@@ -152,9 +152,10 @@ void LocalEngine::Impl::judge(const Step& step) const {
 
 /// Ranks vote while they update.
 void LocalEngine::Impl::launch_vote(Step& step) {
-  update.host([this, n = step.numbers] {
+  const bool updates = step.samples > 0;
+  update.host([this, updates, n = step.numbers] {
     const auto weight = static_cast<double>(n->weight);
-    n->vote = voter.vote(n->weight > 0 ? n->squares / (weight * weight) : 0) ? 1 : 0;
+    n->vote = updates && voter.vote(weight > 0 ? n->squares / (weight * weight) : 0) ? 1 : 0;
   });
   const View vote{reinterpret_cast<std::byte*>(&step.numbers->vote), Shape{1}, DType::i64,
                   Device{}};
@@ -289,8 +290,8 @@ bool LocalEngine::vote_to_end() {
   Impl& s = *impl_;
   check(s.open && !s.in_step, "the end of a round is voted on after a step");
   if (s.current().local_steps >= s.options.rule.steps) return true;
-  const auto lag = static_cast<std::size_t>(s.options.vote_lag);
   if (!s.options.rule.vote) return false;
+  const auto lag = static_cast<std::size_t>(s.options.vote_lag);
   if (s.taken <= lag) return true;
   const Impl::Step& voted = s.steps[(s.taken - lag) % s.steps.size()];
   voted.voted.wait();
@@ -345,7 +346,30 @@ Event LocalEngine::ready(ParamId p) const {
 Event LocalEngine::quiesced() const { return impl_->all_updated; }
 std::int64_t LocalEngine::exchange_ns() const { return impl_->exchange_ns; }
 std::span<const Engine::Extra> LocalEngine::extras() { return impl_->extras; }
-const SelSyncVote& LocalEngine::vote() const { return impl_->voter; }
+
+/// The votes that are not obeyed yet, oldest first, then the voter's own state.
+std::string LocalEngine::save_votes() const {
+  const Impl& s = *impl_;
+  check(!s.open, "votes are saved between rounds");
+  const auto lag = std::min(static_cast<std::size_t>(s.options.vote_lag), s.taken);
+  std::string votes;
+  for (std::size_t step = s.taken - lag + 1; step <= s.taken; ++step) {
+    const Impl::Step& voted = s.steps[step % s.steps.size()];
+    voted.voted.wait();
+    votes += voted.numbers->vote != 0 ? '1' : '0';
+  }
+  return votes + " " + s.voter.save();
+}
+
+void LocalEngine::load_votes(const std::string& state) {
+  Impl& s = *impl_;
+  check(s.taken == 0, "votes are loaded before the first round");
+  const std::size_t votes = state.find(' ');
+  check(votes <= s.steps.size(), "saved votes belong to this lag");
+  for (std::size_t i = 0; i < votes; ++i)
+    s.steps[++s.taken % s.steps.size()].numbers->vote = state[i] == '1' ? 1 : 0;
+  s.voter.load(state.substr(votes + 1));
+}
 
 void LocalEngine::show() {
   Impl& s = *impl_;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "comm/buckets.h"
 #include "comm/comm_thread.h"
@@ -23,7 +24,7 @@ class LocalEngine final : public Engine, public ParamGate {
     BucketSizes buckets;
     double clip_norm = 0;        ///< 0: none; else each local step clips its own gradient's norm
     bool micro_batches = false;  ///< a local step may have several, so gradients are added up
-    SelSyncVote::Config vote;    ///< with rule.vote
+    SelSyncVote::Config vote;    ///< with rule.vote; it sees each step's mean gradient, not clipped
     std::int64_t vote_lag = 0;   ///< steps between a vote and the step that obeys it
     Tracer* tracer = nullptr;
   };
@@ -62,9 +63,10 @@ class LocalEngine final : public Engine, public ParamGate {
   /// "outer_momentum"; by rank: "weights" (elastic, while shown), "slot:<name>" (where they
   /// differ).
   std::span<const Extra> extras() override;
-
-  /// Local steps whose vote was to synchronise, of this rank's own votes; with rule.vote.
-  const SelSyncVote& vote() const;
+  /// What this rank's later votes depend on, as one line; between rounds, after quiesced(). Loaded
+  /// before the first round.
+  std::string save_votes() const;
+  void load_votes(const std::string& state);
 
  private:
   struct Impl;

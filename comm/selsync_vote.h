@@ -31,6 +31,7 @@ class SelSyncVote {
   double delta() const { return delta_; }
   double change() const { return change_; }  ///< the last Delta
 
+  /// As one line of JSON.
   std::string save() const;
   void load(const std::string& state);
 

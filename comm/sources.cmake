@@ -8,29 +8,33 @@ add_library(sidestep_comm STATIC
   comm/comm_thread.cc
   comm/communicator.cc
   comm/detector.cc
+  comm/drop_tau.cc
   comm/heartbeat.cc
   comm/injector.cc
-  comm/policies/bsp.cc
-  comm/selsync_vote.cc
-  comm/drop_tau.cc
-  comm/rank_speeds.cc
-  comm/shares.cc
-  comm/policies/window.cc
-  comm/policies/quorum_presets.cc
-  comm/policies/model_presets.cc
-  comm/policies/drop.cc
+  comm/local_engine.cc
+  comm/model_exchange.cc
+  comm/outer_rule.cc
   comm/policies/balance.cc
+  comm/policies/bsp.cc
+  comm/policies/drop.cc
+  comm/policies/model_presets.cc
+  comm/policies/quorum_presets.cc
+  comm/policies/window.cc
   comm/quorum_agent.cc
   comm/quorum_agent_main.cc
   comm/quorum_engine.cc
   comm/quorum_lane.cc
+  comm/rank_speeds.cc
   comm/reducer.cc
   comm/round_engine.cc
   comm/round_header.cc
   comm/round_journal.cc
   comm/self_stop.cc
+  comm/selsync_vote.cc
+  comm/shares.cc
   comm/sync_policy.cc
-  comm/thread_group.cc)
+  comm/thread_group.cc
+  comm/update_numbers.cc)
 target_link_libraries(sidestep_comm PUBLIC sidestep_graph sidestep_optim PRIVATE fmt::fmt nlohmann_json::nlohmann_json)
 
 # MPI is a library of its own, so that in-process tests (ThreadSanitizer) do without it.

@@ -50,7 +50,8 @@ class Line {
   }
   template <class T>
   void list(std::string_view name, std::span<const T> values) {
-    put(name, "[{}]", fmt::join(values, ","));
+    key(name);
+    fmt::format_to(std::back_inserter(text_), "[{}]", fmt::join(values, ","));
   }
   void digest(std::string_view name, std::uint64_t value) { put(name, "\"{:016x}\"", value); }
   void text(std::string_view name, std::string_view value) {

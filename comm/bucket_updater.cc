@@ -4,23 +4,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 
-#include "core/base/error.h"
+#include "comm/update_numbers.h"
 #include "core/optim/norm.h"
 
 namespace sidestep {
 namespace {
-
-constexpr const char* kRemedy = "lower --lr or set --clip-norm, and look at the data of this step";
-
-void check_finite_loss(const Round& round) {
-  if (std::isfinite(*round.loss)) return;
-  fail(Exit::numbers,
-       fmt::format("step {}: the loss summed over all ranks is not finite: expected a number, "
-                   "found {}; {}",
-                   round.step, *round.loss, kRemedy));
-}
 
 /// What divides the summed gradient; 0 if nothing took part.
 double divisor_of(const Round& round) {
@@ -28,13 +17,6 @@ double divisor_of(const Round& round) {
   if (weight <= 0 || round.batch <= 0)
     return static_cast<double>(std::max<std::int64_t>(weight, 0));
   return static_cast<double>(std::min(round.batch, std::max(round.nominal, weight)));
-}
-
-/// With no weight at all the weights stay as they are.
-void set_scale(const Round& round) {
-  const double divisor = divisor_of(round);
-  round.scalars->grad_scale = divisor > 0 ? static_cast<float>(1.0 / divisor) : 0;
-  if (divisor <= 0) round.scalars->lr = 0;
 }
 
 }  // namespace
@@ -71,8 +53,8 @@ void BucketUpdater::enqueue(Round& round, std::span<const Event> reduced,
   wait_for(round.header_in);
   wait_for(round.loss_in);
   update_.host([r = &round] {
-    check_finite_loss(*r);
-    set_scale(*r);
+    check_finite_loss(*r->loss, r->step);
+    set_divisor(*r->scalars, divisor_of(*r));
   });
   const bool clips = clip_norm_ > 0;
   if (clips) {  // the norm needs every bucket
@@ -99,7 +81,10 @@ void BucketUpdater::enqueue_test(Round& round, std::size_t bucket, const Event& 
   grads.shape = Shape{b.end - b.begin};
   wait_for(reduced);
   sum_of_squares(update_, grads, &round.squares[bucket]);
-  update_.host([this, r = &round, bucket] { check_finite(*r, bucket); });
+  update_.host([this, r = &round, bucket] {
+    check_finite(r->squares[bucket], store_, store_.grads(), plan_.buckets[bucket].params,
+                 "the reduced gradient", r->step);
+  });
 }
 
 void BucketUpdater::enqueue_update(Round& round, std::size_t bucket, const Event& last_read) {
@@ -117,35 +102,7 @@ void BucketUpdater::enqueue_update(Round& round, std::size_t bucket, const Event
 void BucketUpdater::clip(Round& round) const {
   double sum = 0;
   for (std::size_t b = 0; b < plan_.buckets.size(); ++b) sum += round.squares[b];
-  const double divisor = divisor_of(round);
-  const double norm = divisor > 0 ? std::sqrt(sum) / divisor : 0;
-  constexpr double kEpsilon = 1e-6;  // as in PyTorch's clip_grad_norm_
-  const double coefficient = std::min(1.0, clip_norm_ / (norm + kEpsilon));
-  round.grad_norm = norm;
-  round.scalars->grad_scale *= static_cast<float>(coefficient);
-}
-
-void BucketUpdater::check_finite(const Round& round, std::size_t bucket) const {
-  if (std::isfinite(round.squares[bucket])) return;
-  fail(Exit::numbers,
-       fmt::format("step {}: the reduced gradient of {} is not finite: expected numbers, found inf "
-                   "or nan; {}",
-                   round.step, not_finite_params(plan_.buckets[bucket]), kRemedy));
-}
-
-/// Their names, as far as host memory can be looked at; else all of the bucket's.
-std::string BucketUpdater::not_finite_params(const Bucket& bucket) const {
-  std::string names;
-  for (const ParamId p : bucket.params) {
-    const View grad = store_.grad(p);
-    if (grad.device.kind == DeviceKind::cpu) {
-      const std::span<const float> values(grad.as<float>(), static_cast<std::size_t>(grad.numel()));
-      if (std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); }))
-        continue;
-    }
-    names += (names.empty() ? "" : ", ") + store_.spec(p).name;
-  }
-  return names;
+  round.grad_norm = sidestep::clip(*round.scalars, sum, divisor_of(round), clip_norm_);
 }
 
 }  // namespace sidestep

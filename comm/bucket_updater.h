@@ -56,8 +56,6 @@ class BucketUpdater {
   void enqueue_test(Round& round, std::size_t bucket, const Event& reduced);
   void enqueue_update(Round& round, std::size_t bucket, const Event& last_read);
   void clip(Round& round) const;
-  void check_finite(const Round& round, std::size_t bucket) const;
-  std::string not_finite_params(const Bucket& bucket) const;
 
   ParamStore& store_;
   const Optimizer& optimizer_;

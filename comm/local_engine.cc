@@ -146,8 +146,9 @@ void LocalEngine::Impl::judge(const Step& step) const {
     check_finite(n.squares, store, store.grads(), store.order(),
                  fmt::format("the gradient of rank {}", comm.rank()), step.step);
   }
-  set_divisor(n.scalars, n.weight);
-  if (options.clip_norm > 0) clip(n.scalars, n.squares, n.weight, options.clip_norm);
+  const auto divisor = static_cast<double>(n.weight);
+  set_divisor(n.scalars, divisor);
+  if (options.clip_norm > 0) clip(n.scalars, n.squares, divisor, options.clip_norm);
 }
 
 /// Ranks vote while they update.

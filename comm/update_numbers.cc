@@ -30,14 +30,14 @@ std::string not_finite_params(const ParamStore& store, const View& flat,
 
 }  // namespace
 
-void set_divisor(UpdateScalars& scalars, std::int64_t weight) {
-  scalars.grad_scale = weight > 0 ? static_cast<float>(1.0 / static_cast<double>(weight)) : 0;
-  if (weight <= 0) scalars.lr = 0;
+void set_divisor(UpdateScalars& scalars, double divisor) {
+  scalars.grad_scale = divisor > 0 ? static_cast<float>(1.0 / divisor) : 0;
+  if (divisor <= 0) scalars.lr = 0;
 }
 
-double clip(UpdateScalars& scalars, double squares, std::int64_t weight, double limit) {
+double clip(UpdateScalars& scalars, double squares, double divisor, double limit) {
   constexpr double kEpsilon = 1e-6;  // PyTorch's
-  const double norm = weight > 0 ? std::sqrt(squares) / static_cast<double>(weight) : 0;
+  const double norm = divisor > 0 ? std::sqrt(squares) / divisor : 0;
   scalars.grad_scale *= static_cast<float>(std::min(1.0, limit / (norm + kEpsilon)));
   return norm;
 }

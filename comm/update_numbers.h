@@ -12,14 +12,14 @@
 
 namespace sidestep {
 
-/// Gradients are sums over `weight` samples (tokens): sets grad_scale to 1 / weight. With none at
-/// all the weights stay as they are: scale and rate become 0.
-void set_divisor(UpdateScalars& scalars, std::int64_t weight);
+/// Gradients are sums: sets grad_scale to 1 / divisor. With nothing to divide by (0) the weights
+/// stay as they are: scale and rate become 0.
+void set_divisor(UpdateScalars& scalars, double divisor);
 
 /// Clips by global norm: multiplies grad_scale by min(1, limit / norm), as PyTorch's
-/// clip_grad_norm_. `squares`: sum of squares of the gradient before it is divided by `weight`.
-/// Returns the norm of the divided gradient.
-double clip(UpdateScalars& scalars, double squares, std::int64_t weight, double limit);
+/// clip_grad_norm_. `squares`: sum of squares of the gradient before it is divided. Returns the
+/// norm of the divided gradient.
+double clip(UpdateScalars& scalars, double squares, double divisor, double limit);
 
 void check_finite_loss(double loss, std::int64_t step);
 /// `squares` is the sum of squares of these parameters' part of `flat`, which is laid out like the

@@ -25,7 +25,8 @@ const std::vector<Row>& rows() {
         .outer = {.lr = 0.7, .momentum = 0.9, .nesterov = true},
         .local_state = LocalState::keep}},
       {"easgd", {.steps = 8, .elastic = true, .local_state = LocalState::keep}},
-      {"selsync", {.steps = 100, .vote = true}},
+      // An exchange after every step, as in the first steps, must not take the momentum away.
+      {"selsync", {.steps = 100, .vote = true, .local_state = LocalState::keep}},
   };
   return table;
 }

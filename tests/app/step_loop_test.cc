@@ -64,10 +64,14 @@ Settings settings_of(const StepLoopCase& c) {
 }
 
 /// The trainer's loop over a number of steps.
-void run_steps(Rig& rig, Recorder& recorder, std::int64_t steps) {
+void run_steps(Rig& rig, Recorder& recorder, Detector& detector, std::int64_t steps) {
   for (std::int64_t i = 0; i < steps; ++i) {
     rig.enqueue(false);
-    while (rig.outstanding() > 1) recorder.step(rig.complete(), std::nullopt, rig.comm());
+    while (rig.outstanding() > 1) {
+      const StepReport report = rig.complete();
+      detector.observe(report.after.step, report.round.entries);
+      recorder.step(report, std::nullopt, detector);
+    }
   }
 }
 
@@ -86,7 +90,7 @@ void run_rank(const Settings& settings, Dataset& data, std::unique_ptr<Communica
                      .classes = data.classes(),
                      .hidden = settings.hidden},
            .data = data,
-           .last_step = 2 * kWarmUp + kCounted,
+           .goal = {.steps = 2 * kWarmUp + kCounted},
            .threads = 1,
            .shared_update = false},
           std::move(comm));
@@ -98,16 +102,17 @@ void run_rank(const Settings& settings, Dataset& data, std::unique_ptr<Communica
                      .total_steps = 2 * kWarmUp + kCounted,
                      .resumed = false,
                      .start = {}});
+  Detector detector({.ranks = kRanks});
   rig.start({});
-  run_steps(rig, recorder, kWarmUp);
+  run_steps(rig, recorder, detector, kWarmUp);
   barrier.arrive_and_wait();
   if (rank == 0) testing::begin_counting_allocations();
   barrier.arrive_and_wait();
-  run_steps(rig, recorder, kCounted);
+  run_steps(rig, recorder, detector, kCounted);
   barrier.arrive_and_wait();
   if (rank == 0) sites = testing::end_counting_allocations();
   barrier.arrive_and_wait();
-  run_steps(rig, recorder, kWarmUp);
+  run_steps(rig, recorder, detector, kWarmUp);
   while (rig.outstanding() > 0) rig.complete();
 }
 

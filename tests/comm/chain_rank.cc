@@ -93,8 +93,9 @@ void ChainRank::delay_reader(std::int64_t step, int layer) {
 }
 
 void ChainRank::backward(std::int64_t step, std::int64_t samples) {
-  Forgetful forgetful(engine_->sink());
-  GradSink& sink = options_.forget_last_reads ? forgetful : engine_->sink();
+  GradSink& engine_sink = engine_->sink(true);
+  Forgetful forgetful(engine_sink);
+  GradSink& sink = options_.forget_last_reads ? forgetful : engine_sink;
   for (int l = kLayers - 1; l >= 0; --l) {
     const ParamId p = param_of(l);
     compute_.host([this, l, p, samples] {
@@ -114,21 +115,17 @@ void ChainRank::backward(std::int64_t step, std::int64_t samples) {
   }
 }
 
+void ChainRank::begin(std::int64_t step) {
+  engine_->begin({.step = step, .update_number = step + 1, .lr = kLearningRate, .own = {}});
+}
+
 void ChainRank::train(std::int64_t step, std::int64_t first, std::int64_t samples) {
-  engine_->begin(step, step + 1, kLearningRate);
+  begin(step);
   if (samples == 0) {
-    engine_->contribute(nullptr, nullptr, nullptr, 0);
-    fill_zero(compute_, store_.grads());
-    const Event zeroed = compute_.record();
-    for (const ParamId p : store_.order()) {
-      engine_->sink().last_read(p, zeroed);
-      engine_->sink().grad_ready(p, zeroed);
-    }
+    engine_->cut_short(false);
   } else {
     forward(first, samples);
-    const View loss = scalar_view(loss_), weight = scalar_view(weight_),
-               correct = scalar_view(correct_);
-    engine_->contribute(&loss, &weight, &correct, samples);
+    engine_->add(scalar_view(loss_), scalar_view(weight_), scalar_view(correct_), samples, 0);
     backward(step, samples);
   }
   engine_->finish();
@@ -136,21 +133,20 @@ void ChainRank::train(std::int64_t step, std::int64_t first, std::int64_t sample
 
 void ChainRank::train_by_hand(std::int64_t step, std::int64_t weight,
                               std::function<void(int, float*)> fill, double loss) {
-  engine_->begin(step, step + 1, kLearningRate);
+  begin(step);
   compute_.wait(engine_->quiesced());
   compute_.host([this, weight, loss] {
     loss_ = loss;
     weight_ = weight;
     correct_ = 0;
   });
-  const View loss_view = scalar_view(loss_), weight_view = scalar_view(weight_),
-             correct_view = scalar_view(correct_);
-  engine_->contribute(&loss_view, &weight_view, &correct_view, weight);
+  engine_->add(scalar_view(loss_), scalar_view(weight_), scalar_view(correct_), weight, 0);
+  GradSink& sink = engine_->sink(true);
   for (int l = kLayers - 1; l >= 0; --l) {
     const ParamId p = param_of(l);
     compute_.host([this, l, p, fill] { fill(l, store_.grad(p).as<float>()); });
-    engine_->sink().last_read(p, compute_.record());
-    engine_->sink().grad_ready(p, compute_.record());
+    sink.last_read(p, compute_.record());
+    sink.grad_ready(p, compute_.record());
   }
   engine_->finish();
 }

@@ -49,6 +49,7 @@ class ChainRank {
   std::vector<float> weights();
 
  private:
+  void begin(std::int64_t step);
   void forward(std::int64_t first, std::int64_t samples);
   void backward(std::int64_t step, std::int64_t samples);
   void delay_reader(std::int64_t step, int layer);

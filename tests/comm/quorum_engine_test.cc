@@ -330,12 +330,14 @@ TEST(Quorum, AnErrorOnOneRankFreesThePeers) {
   std::atomic<int> freed = 0;
   EXPECT_THROW(run_ranks(3,
                          [&](auto comm) {
-                           const int r = comm->rank();
+                           Communicator& job = *comm;
+                           const int r = job.rank();
                            QuorumRank rank(std::move(comm), settings);
                            try {
                              rank.run();
                            } catch (const Error& e) {
                              EXPECT_EQ(e.code(), r == 1 ? Exit::data : Exit::communication);
+                             job.abort(static_cast<int>(e.code()));  // as the program does
                              ++freed;
                              throw;
                            }

@@ -9,6 +9,12 @@ sidestep_test(NAME test_comm LABEL unit
     comm/detector_test.cc
     comm/heartbeat_test.cc
     comm/injector_test.cc
+    comm/local_engine_test.cc
+    comm/local_rank.cc
+    comm/local_round_test.cc
+    comm/local_runs.cc
+    comm/local_votes_test.cc
+    comm/outer_rule_test.cc
     comm/quorum_engine_test.cc
     comm/quorum_rank.cc
     comm/ranks.cc

@@ -24,7 +24,7 @@ TEST(SyncPolicy, SharesAddUpAndDifferByAtMostOne) {
 }
 
 TEST(SyncPolicy, BspWaitsForAllWithEvenShares) {
-  const auto policy = make_policy("bsp");
+  const auto policy = make_policy({.name = "bsp", .ranks = 4, .batch = 10});
   EXPECT_EQ(policy->name(), "bsp");
   WorkPlan plan;
   policy->plan({.step = 3, .global_batch = 10, .rank = 1, .ranks = 4}, plan);
@@ -35,7 +35,7 @@ TEST(SyncPolicy, BspWaitsForAllWithEvenShares) {
 
 TEST(SyncPolicy, AnUnknownNameListsTheKnownOnes) {
   try {
-    make_policy("bps");
+    make_policy({.name = "bps"});
     FAIL();
   } catch (const Error& e) {
     EXPECT_EQ(e.code(), Exit::settings);

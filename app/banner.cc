@@ -45,6 +45,15 @@ std::string optimizer_text(const Settings& s) {
   return text;
 }
 
+/// When a rank that is not heard is late, stalls the job, is lost.
+std::string limits_text(const Settings& s) {
+  const auto seconds = [](Duration limit) {
+    return limit.seconds > 0 ? fmt::format("after {:g} s", limit.seconds) : std::string("never");
+  };
+  return fmt::format("a silent rank is named {}, a stall {}, a lost rank ends the job {}",
+                     seconds(s.late_limit), seconds(s.stall_limit), seconds(s.lost_limit));
+}
+
 std::int64_t ranks_of_fullest_host(const std::vector<RankInfo>& ranks) {
   std::map<std::string, std::int64_t> by_host;
   std::int64_t most = 0;
@@ -102,6 +111,7 @@ std::vector<std::string> banner_lines(const BannerInfo& info) {
   const auto bytes = static_cast<double>(info.bytes_per_rank);
   add("memory", fmt::format("planned {} per rank, {} on the fullest host", bytes_text(bytes),
                             bytes_text(bytes * static_cast<double>(fullest))));
+  add("limits", limits_text(s));
   add("seed", fmt::format("{} ({})", s.seed, to_string(origin_of(s, "seed"))));
   add("out", s.out);
   add("start", info.start);

@@ -48,11 +48,14 @@ void Emulation::pad(Stream& compute, std::int64_t step, int unit, const LoadedBa
   compute.host([this, until, extra] { sleep_ns(extra + std::max<std::int64_t>(0, until - (now_ns() - unit_begin_ns_))); });
 }
 
-void Emulation::before_step(std::int64_t step) const {
+void Emulation::before_step(std::int64_t step) {
   if (!injector_.active()) return;
-  if (injector_.kills(rank_, step)) kill_self();
-  if (const double seconds = injector_.stop_seconds(rank_, step); seconds > 0)
-    stop_self_for(seconds);
+  for (std::int64_t s = last_step_ > 0 ? last_step_ + 1 : step; s <= step; ++s) {
+    if (injector_.kills(rank_, s)) kill_self();
+    if (const double seconds = injector_.stop_seconds(rank_, s); seconds > 0)
+      stop_self_for(seconds);
+  }
+  last_step_ = step;
 }
 
 void Emulation::delay_loader(std::int64_t step) const {
@@ -74,8 +77,8 @@ void Emulation::observe(std::span<const RankEntry> entries) {
   if (!active() || clean_step_ns() > 0) return;
   if (measured_.capacity() == 0) measured_.reserve(entries.size() * kCalibrated);
   if (++observed_ > 3)  // the first steps warm caches up
-    for (const RankEntry& entry : entries)
-      if (entry.compute_ns > 0) measured_.push_back(entry.compute_ns);
+    for (const RankEntry& entry : entries)  // its times may be those of several steps
+      if (entry.compute_units > 0) measured_.push_back(entry.compute_ns * units_ / entry.compute_units);
   if (observed_ < kCalibrated || measured_.empty()) return;
   const auto middle = measured_.begin() + static_cast<std::ptrdiff_t>(measured_.size() / 2);
   std::nth_element(measured_.begin(), middle, measured_.end());

@@ -25,8 +25,9 @@ class Emulation {
   /// Enqueued before a micro-batch's forward, and between its forward and backward.
   void begin_unit(Stream& compute);
   void pad(Stream& compute, std::int64_t step, int unit, const LoadedBatch& batch);
-  /// Main thread, before a step's work is enqueued: stops or kills this process if that is its turn.
-  void before_step(std::int64_t step) const;
+  /// Main thread, before a step's work is enqueued: stops or kills this process if that is its turn, or
+  /// was at a step that this rank has passed over (quorum family).
+  void before_step(std::int64_t step);
   /// Loader thread, before a step's first micro-batch.
   void delay_loader(std::int64_t step) const;
   /// Comm thread, before a collective starts.
@@ -50,6 +51,7 @@ class Emulation {
   std::int64_t unit_begin_ns_ = 0;  ///< the compute stream's
   std::vector<std::int64_t> measured_;
   int observed_ = 0;
+  std::int64_t last_step_ = 0;  ///< that before_step() was called for; 0: none
 };
 
 }  // namespace sidestep

@@ -12,7 +12,12 @@ Planner::Planner(const Config& config)
     : config_(config),
       sampler_(config.dataset_size, config.batch, config.seed, config.shuffle),
       ledger_(config.dataset_size),
-      pending_(static_cast<std::size_t>(config.ranks)) {}
+      pending_(static_cast<std::size_t>(config.ranks)) {
+  for (PlannedRound& round : rounds_) {  // so that a step allocates nothing
+    round.shares.reserve(pending_.size());
+    round.block.ranges.reserve(1);
+  }
+}
 
 void Planner::start(const Position& position, std::vector<Range> returned) {
   const std::lock_guard lock(mutex_);

@@ -20,7 +20,8 @@ double per_sample(double sum, std::int64_t weight) {
 
 constexpr std::size_t kAges = 33;  ///< the last one also counts what is older
 
-double median(std::vector<double> values) {
+/// Reorders the values.
+double median(std::vector<double>& values) {
   if (values.empty()) return 0;
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());

@@ -69,6 +69,8 @@ class Rig {
   void enqueue(bool stop);
   /// How many rounds may stay outstanding now.
   int may_lag() const;
+  /// Waits until this rank's own part of the oldest outstanding round is computed.
+  void wait_computed() const;
   /// Waits for the oldest outstanding round.
   StepReport complete();
   int outstanding() const;
@@ -79,6 +81,8 @@ class Rig {
   void add_save_ns(std::int64_t ns) { last_times_.save_ns += ns; }
   /// This rank's times that no header has told the others yet.
   const RankEntry& unsent_times() const { return last_times_; }
+  /// The first step that is not enqueued yet.
+  std::int64_t next_step() const { return enqueued_.step + 1; }
   /// The position after the last completed round, and what its epoch has left out so far.
   const Position& position() const { return completed_; }
   std::vector<Range> returned() const { return planner_->returned(); }

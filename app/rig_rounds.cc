@@ -79,6 +79,7 @@ bool Rig::foresees_end(const Work& work, const Pending& pending, int executed) c
 }
 
 void Rig::run_step(const Work& work, Pending& pending) {
+  emulation_->before_step(work.step);
   compute_.host([this, &pending] {
     pending.begin_ns = now_ns();
     pending.begin_wait_ns = executor_->gate_wait_ns();
@@ -119,7 +120,6 @@ std::int64_t Rig::local_update() {
 }
 
 void Rig::begin_round(const Work& work, Pending& pending, const RoundTerms& terms, bool stop) {
-  emulation_->before_step(work.step);
   pending.step = work.step;
   pending.lr = terms.lr;
   engine_->begin({.step = work.step,
@@ -232,6 +232,11 @@ void Rig::account(const Pending& pending) {
   reported_.input_wait_ns += pending.input_wait_ns;
   reported_.compute_ns += pending.compute_ns;
   reported_.own_samples += pending.own_samples;
+}
+
+void Rig::wait_computed() const {
+  if (quorum_ != nullptr) return;  // enqueue() has waited
+  pending_[static_cast<std::size_t>((ended_ + 1) % std::ssize(pending_))].computed.wait();
 }
 
 StepReport Rig::complete() {

@@ -64,10 +64,10 @@ void Trainer::loop() try {
   while (!rig_->finished()) {
     progress_at(rig_->position().step, Phase::compute);
     rig_->enqueue(wants_to_stop());
-    while (rig_->outstanding() > rig_->may_lag()) handle(rig_->complete());
+    while (rig_->outstanding() > rig_->may_lag()) complete();
     if (leads()) saver_->poll();
   }
-  while (rig_->outstanding() > 0) handle(rig_->complete());
+  while (rig_->outstanding() > 0) complete();
   if (rig_->position().step > start_.step && last_save_step_ != rig_->position().step)
     save(rig_->position().step);
 } catch (const Error& error) {
@@ -75,9 +75,17 @@ void Trainer::loop() try {
   throw;
 }
 
+/// `step`: the last one completed. The mark names the one that this rank is at.
 void Trainer::progress_at(std::int64_t step, Phase phase) {
   heartbeat_->set_progress(step, phase);
-  mark_->set(step + 1, to_string(phase));
+  mark_->set(phase == Phase::compute ? rig_->next_step() : step + 1, to_string(phase));
+}
+
+// A rank whose own part is done waits for others, and is not blamed for that.
+void Trainer::complete() {
+  rig_->wait_computed();
+  progress_at(rig_->position().step, Phase::exchange);
+  handle(rig_->complete());
 }
 
 void Trainer::handle(const StepReport& report) {

@@ -53,6 +53,7 @@ class Trainer {
 
   // The step loop (trainer.cc).
   void loop();
+  void complete();
   void handle(const StepReport& report);
   std::optional<EvalResult> evaluate(std::int64_t step);
   void save(std::int64_t step);
@@ -101,6 +102,7 @@ class Trainer {
   std::string policy_state_, resumed_policy_;
   int resumed_ranks_ = 0;
   std::vector<JournalLine> replay_;
+  bool replay_differs_ = false;  ///< told
   std::optional<double> best_;
   std::unique_ptr<Tracer> tracer_;
   std::int64_t clock_offset_ns_ = 0;  ///< to rank 0's clock

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "app/agreement.h"
 #include "app/banner.h"
@@ -282,20 +283,37 @@ void Trainer::restore_policy() {
 void Trainer::load_replay() {
   std::string text;
   together(*world_, [&] {
-    if (settings_.replay_journal.empty() || !leads()) return;
-    check_readable_file(settings_.replay_journal, Exit::settings);
-    std::ifstream in(settings_.replay_journal);
+    const std::string& file = settings_.replay_journal;
+    if (file.empty()) return;
+    if (make_policy(policy_from(settings_, job_.size()))->family() != Family::quorum)
+      fail(Exit::settings,
+           fmt::format("--replay-journal: expected a policy that writes journals (backup, quorum, "
+                       "majority, solo, ssp), found --policy {}",
+                       settings_.policy));
+    if (!leads()) return;
+    std::ifstream in(file);
+    if (!std::filesystem::is_regular_file(file) || !in)
+      fail(Exit::settings, fmt::format("--replay-journal: expected the journal.jsonl of a run, found no "
+                                       "file {} that can be read",
+                                       file));
     text.assign(std::istreambuf_iterator<char>(in), {});
   });
   text = broadcast_text(*world_, text, 0);
   together(*world_, [&] {
     std::istringstream lines(text);
+    std::int64_t number = 0, last = -1;
     for (std::string line; std::getline(lines, line);) {
-      JournalLine round = parse_journal_line(line);
+      const std::string where = fmt::format("--replay-journal: {}, line {}", settings_.replay_journal, ++number);
+      JournalLine round = parse_journal_line(line, where);
       if (std::ssize(round.ranks) != job_.size())
         fail(Exit::settings, fmt::format("--replay-journal: {} is of {} ranks, this job has {}; start "
                                          "as many",
                                          settings_.replay_journal, round.ranks.size(), job_.size()));
+      if (last >= 0 && round.round != last + 1)
+        fail(Exit::data, fmt::format("{}: expected round {}, found {}; give the whole file that a run has "
+                                     "written",
+                                     where, last + 1, round.round));
+      last = round.round;
       if (round.round > start_.step) replay_.push_back(std::move(round));
     }
   });
@@ -304,6 +322,13 @@ void Trainer::load_replay() {
 void Trainer::write_journal(const JournalLine& line) {
   const std::lock_guard lock(journal_mutex_);
   if (journal_) journal_->write_line(to_json(line));
+  if (replay_.empty() || line.round > replay_.back().round) return;
+  const JournalLine& past = replay_[static_cast<std::size_t>(line.round - replay_.front().round)];
+  if (!past.checksum || !line.checksum || *past.checksum == *line.checksum) return;
+  if (!std::exchange(replay_differs_, true))
+    log_warning(fmt::format("--replay-journal: after round {} the weights differ from those of the run "
+                            "that wrote {}; were its settings, data, program and micro-batches the same?",
+                            line.round, settings_.replay_journal));
 }
 
 std::int64_t Trainer::total_steps() const {

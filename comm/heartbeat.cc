@@ -176,9 +176,13 @@ void Heartbeat::judge(Peer& peer, int rank, std::int64_t now) {
                             to_s(unheard), where(peer)));
     peer.silent = true;
   }
-  // One that waits in an exchange waits for somebody else; one that can speak leaves it to rank 0.
+}
+
+/// Rank 0, of those that can speak. One that waits in an exchange waits for somebody else; and so may
+/// all of them while somebody is silent.
+void Heartbeat::judge_progress(Peer& peer, int rank, std::int64_t now) {
   const bool may_stay = without_steps(peer.at.phase) || peer.at.phase == Phase::exchange;
-  if (rank_ != 0 || silent || may_stay || peer.stuck) return;
+  if (may_stay || peer.stuck || std::ranges::any_of(peers_, &Peer::silent)) return;
   if (!beyond(now - peer.changed, options_.late_s)) return;
   log_warning(fmt::format("{} is late: it has not advanced for {:.0f} s ({})", name(rank),
                           to_s(now - peer.changed), where(peer)));
@@ -188,6 +192,8 @@ void Heartbeat::judge(Peer& peer, int rank, std::int64_t now) {
 void Heartbeat::judge_all(std::int64_t now) {
   if (rank_ != 0) return judge(peers_[0], 0, now);
   for (std::size_t r = 0; r < peers_.size(); ++r) judge(peers_[r], static_cast<int>(r), now);
+  for (std::size_t r = 0; r < peers_.size(); ++r)
+    judge_progress(peers_[r], static_cast<int>(r), now);
 
   const auto newest = std::ranges::max_element(peers_, {}, &Peer::stepped);
   const std::int64_t still = now - newest->stepped;

@@ -47,7 +47,7 @@ std::string to_json(const JournalLine& line) {
   return json.dump();
 }
 
-JournalLine parse_journal_line(std::string_view text) {
+JournalLine parse_journal_line(std::string_view text, std::string_view where) {
   try {
     const Json json = Json::parse(text);
     JournalLine line{
@@ -60,9 +60,9 @@ JournalLine parse_journal_line(std::string_view text) {
     if (json.contains("checksum")) line.checksum = parse_hex(json["checksum"].get<std::string>());
     return line;
   } catch (const std::exception& e) {
-    fail(Exit::data, fmt::format("journal: expected a line of a round, found \"{}\" ({}); give the "
-                                 "file that a run of the quorum family has written",
-                                 text.substr(0, 200), e.what()));
+    fail(Exit::data, fmt::format("{}: expected a line of a round, found \"{}\" ({}); give the file "
+                                 "that a run of the quorum family has written",
+                                 where, text.substr(0, 200), e.what()));
   }
 }
 

@@ -28,7 +28,7 @@ struct JournalLine {
 /// One line without its end: {"round":7,"weight":96,"claimed":[1,1],"fresh":[1,0],"late":[0,5],
 /// "off":[0,0],"checksum":"89ab…"}; the checksum in 16 hexadecimal digits, only if there is one.
 std::string to_json(const JournalLine& line);
-/// Fails with Exit::data for text that is no such line.
-JournalLine parse_journal_line(std::string_view text);
+/// Fails with Exit::data for text that is no such line, saying `where` it stands.
+JournalLine parse_journal_line(std::string_view text, std::string_view where = "journal");
 
 }  // namespace sidestep

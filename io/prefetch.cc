@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -40,6 +41,7 @@ struct Slot {
   Buffer x, y;
   LoadRequest request;
   std::uint64_t digest = 0;
+  std::int64_t begun_ns = 0;  ///< when its loading began
   Event used;
 };
 
@@ -100,6 +102,7 @@ struct Prefetcher::Impl {
     // that work failed is the business of those who enqueued it.
     while (!slot.used.done() && !stop) changed.wait_for(lock, std::chrono::microseconds(100));
     slot.used = Event();
+    slot.begun_ns = now_ns();
     return stop ? -1 : number;
   }
 
@@ -166,17 +169,17 @@ LoadedBatch Prefetcher::take(std::int64_t& waited_ns) {
   Impl& impl = *impl_;
   std::unique_lock lock(impl.mutex);
   const auto over = [&impl] { return impl.failure != nullptr || impl.finished; };
-  if (impl.ready.empty() && !over()) {
-    const std::int64_t begin = now_ns();
-    impl.changed.wait(lock, [&] { return !impl.ready.empty() || over(); });
-    waited_ns += now_ns() - begin;
-  }
+  const bool waits = impl.ready.empty() && !over();
+  const std::int64_t begin = waits ? now_ns() : 0;
+  if (waits) impl.changed.wait(lock, [&] { return !impl.ready.empty() || over(); });
   if (impl.ready.empty()) {  // what was loaded before a failure is served first
     if (impl.failure) std::rethrow_exception(impl.failure);
     check(false, "a batch was taken after the last one");
   }
   const int number = impl.ready.pop();
   const Slot& slot = impl.slots[static_cast<std::size_t>(number)];
+  // As long as the device used all slots, it was not the loader that was waited for.
+  if (waits) waited_ns += now_ns() - std::max(begin, slot.begun_ns);
   return {slot.request.step, static_cast<std::int64_t>(slot.request.ids.size()),
           slot.digest,       impl.x_of(slot),
           impl.y_of(slot),   slot.request.ids,

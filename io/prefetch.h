@@ -40,7 +40,7 @@ class Prefetcher {
              std::function<bool(LoadRequest&)> next, Tracer* tracer);
   ~Prefetcher();
   /// Blocks until the next batch is there; rethrows a loader's failure. `waited_ns` adds the time
-  /// spent waiting. Allocates nothing.
+  /// spent waiting, without that in which all slots were still in use. Allocates nothing.
   LoadedBatch take(std::int64_t& waited_ns);
   /// The slot may be refilled once `used` completes (the copy to the device).
   void release(int slot, Event used);

@@ -77,7 +77,7 @@ class QuorumPreset final : public SyncPolicy {
 
   void observe(std::int64_t, std::span<const RankEntry> entries) override {
     speeds_.observe(entries);
-    if (row_.silence && speeds_.rounds() == kMeasured)
+    if (row_.silence && rule_.quorum != 0 && speeds_.rounds() == kMeasured)
       news_ = fmt::format("{}: a round closes {:.1f} ms after the last arrival, once {} ranks are "
                           "there",
                           row_.name, 1e3 * config_.silence * speeds_.step_s(), rule_.quorum);

@@ -48,10 +48,16 @@ struct Replica {
 struct Simulation {
   int ranks;
   Schedule schedule;
-  LocalOptions options{};
-  double limit = 0;
+  LocalOptions options;
+  double limit;
+  std::vector<Replica> replicas;
 
-  std::vector<Replica> replicas = std::vector<Replica>(static_cast<std::size_t>(ranks));
+  Simulation(int n, Schedule steps, const LocalOptions& with = {}, double clip = 0)
+      : ranks(n),
+        schedule(std::move(steps)),
+        options(with),
+        limit(clip),
+        replicas(static_cast<std::size_t>(n)) {}
 
   /// Runs the local steps of a round; returns the samples of each rank.
   Vector local_steps(int round) {

@@ -57,7 +57,7 @@ TEST(Metrics, EveryFieldIsThereInEveryLine) {
   for (const auto& [name, value] : lines[0].items()) first.push_back(name);
   for (const auto& [name, value] : lines[1].items()) second.push_back(name);
   EXPECT_EQ(first, second);
-  EXPECT_EQ(first.size(), 18u);
+  EXPECT_EQ(first.size(), 25u);
   EXPECT_EQ(lines[0]["step"], 3);
   EXPECT_EQ(lines[0]["lr"], 0.1);
   EXPECT_EQ(lines[0]["index_digest"], "00000000000000ab");

@@ -204,9 +204,13 @@ struct CommThread::Impl {
     return std::chrono::microseconds(idle);
   }
 
-  /// Between two tests of what is on its way.
-  std::chrono::microseconds longest_pause() const {
-    const std::chrono::microseconds own(options.poll_us);
+  /// Between two tests of what is on its way: who has waited for long can wait a fiftieth longer, and
+  /// leaves the core to others.
+  std::chrono::microseconds longest_pause() {
+    constexpr std::int64_t kLongestUs = 1000;
+    const std::int64_t waited_us = flights.empty() ? 0 : (now_ns() - flights[0].span.begin_ns) / 1000;
+    const std::chrono::microseconds own(
+        std::clamp<std::int64_t>(waited_us / 50, options.poll_us, std::max<std::int64_t>(kLongestUs, options.poll_us)));
     return with_agents() ? std::min(own, shortest_idle()) : own;
   }
 

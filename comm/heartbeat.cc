@@ -88,7 +88,8 @@ bool Heartbeat::take(const Message& message) {
   Peer& peer = peers_[static_cast<std::size_t>(rank)];
   if (peer.silent) {
     log_warning(fmt::format("{} is back after {:.0f} s", name(rank), to_s(now - peer.heard)));
-    if (!peer.stuck) peer.changed = now;  // it could not move meanwhile
+    for (Peer& other : peers_)  // it could not move meanwhile, nor could those who waited for it
+      if (!other.stuck) other.changed = now;
   }
   peer.silent = false;
   peer.heard = now;

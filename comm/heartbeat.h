@@ -23,9 +23,8 @@ const char* to_string(Phase phase);
 void check_limits(double late, double stalled, double lost);
 
 /// Rank 0 watches all ranks, the others only whether rank 0 is heard.
-/// late: a rank was not heard, or has changed neither step nor phase (but for waiting in
-/// `exchange`),
-///   for that long: a warning, once until it is back.
+/// late: a rank was not heard for that long, or has changed neither step nor phase (but for waiting
+///   in `exchange`) while all were heard: a warning, once until it is back.
 /// stalled: no rank's step has advanced for that long: a warning of rank 0's that names the rank
 ///   furthest behind.
 /// lost: a rank was not heard for that long: poll() throws Exit::communication.
@@ -70,6 +69,7 @@ class Heartbeat final : public CommAgent {
   void send(Communicator& control, const Progress& own, std::int64_t now);
   void update(Peer& peer, int rank, const Progress& at, std::int64_t now);
   void judge(Peer& peer, int rank, std::int64_t now);
+  void judge_progress(Peer& peer, int rank, std::int64_t now);
   void judge_all(std::int64_t now);
   std::string name(int rank) const;
   std::string where(const Peer& peer) const;

@@ -102,7 +102,7 @@ void run_rank(const Settings& settings, Dataset& data, std::unique_ptr<Communica
                      .total_steps = 2 * kWarmUp + kCounted,
                      .resumed = false,
                      .start = {}});
-  Detector detector({.ranks = kRanks});
+  Detector detector({.ranks = kRanks, .every = 1 << 30});  // an event may allocate
   rig.start({});
   run_steps(rig, recorder, detector, kWarmUp);
   barrier.arrive_and_wait();

@@ -235,7 +235,7 @@ Rows relaxed_policy_options() {
       row("quorum", &S::quorum, "0", kBoth, kMay,
           "quorum: ranks that must have arrived before a round may close; 0: half of them")
           .from(0, 1 << 20),
-      row("silence", &S::silence, "0.05", kBoth, kMay,
+      row("silence", &S::silence, "0.1", kBoth, kMay,
           "quorum: then it closes after so long without another arrival, in clean step times")
           .from(0, 100),
       row("backup", &S::backup, "1", kBoth, kMay, "backup: slowest ranks a round does not wait for")

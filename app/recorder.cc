@@ -246,6 +246,8 @@ void Recorder::summarize(const Ending& e) const {
   json["samples_by_rank"] = run_.by_rank;
   json["samples_by_age"] = run_.by_age;
   json["participation"] = jain_index(run_.by_rank);
+  for (const Coverage::Class& c : e.classes)
+    json["samples_by_class"].push_back({{"handed_out", c.handed_out}, {"applied", c.applied}});
   json["bytes_exchanged_per_rank"] = run_.bytes;
   const bool by_loss = config_.settings.keep_best == "loss";
   if (e.best) json[by_loss ? "best_test_loss" : "best_test_accuracy"] = by_loss ? -*e.best : *e.best;

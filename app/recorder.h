@@ -53,6 +53,7 @@ class Recorder {
     std::optional<double> best;  ///< of the keep-best metric, larger is better (loss: negative)
     std::string checkpoint;
     std::size_t planned_bytes = 0;
+    std::vector<Coverage::Class> classes = {};  ///< empty: nothing is ever left out
   };
   void summarize(const Ending& ending) const;
 

@@ -114,6 +114,7 @@ Rig::Rig(const Config& config, std::unique_ptr<Communicator> comm)
           settings_, rank_, ranks_,
           goal_.steps > 0 ? goal_.steps : goal_.epochs * steps_per_epoch_,
           static_cast<int>(std::max<std::int64_t>((settings_.batch / ranks_ + unit_ - 1) / unit_, 1)))),
+      coverage_(policy_->leaves_out() ? std::make_unique<Coverage>(config.model.classes) : nullptr),
       planner_(std::make_unique<Planner>(Planner::Config{
           .policy = *policy_,
           .dataset_size = data_.size(),

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "app/coverage.h"
 #include "app/emulation.h"
 #include "app/planner.h"
 #include "app/settings.h"
@@ -96,6 +97,8 @@ class Rig {
   /// The policy's state for a checkpoint, with every rank's votes; collective, between rounds.
   std::string save_policy();
   void load_policy(const std::string& state);
+  /// Null under policies that never leave a sample out.
+  Coverage* coverage() { return coverage_.get(); }
   const Emulation& emulation() const { return *emulation_; }
   const ModelBuilder& builder() const { return builder_; }
   std::int64_t steps_per_epoch() const { return steps_per_epoch_; }
@@ -117,6 +120,7 @@ class Rig {
     std::int64_t input_wait_ns = 0, own_samples = 0;
     std::int64_t compute_ns = 0, units = 0;
     std::int64_t begin_ns = 0, begin_wait_ns = 0;  ///< where the last step began
+    std::int64_t unit_begin_ns = 0, unit_wait_ns = 0;  ///< where the last micro-batch began
     Event computed;  ///< compute_ns is final
   };
   /// This rank's part of a planned round.
@@ -145,9 +149,12 @@ class Rig {
   std::int64_t local_update();
   void run_step(const Work& work, Pending& pending);
   void run_unit(const LoadedBatch& batch, int unit, bool last, Pending& pending);
+  void begin_timing(Pending& pending);
+  void end_timing(Pending& pending);
   bool foresees_end(const Work& work, const Pending& pending, int executed) const;
   std::int64_t elapsed_ns(const Pending& pending) const;
   LoadedBatch take(std::int64_t step, Pending& pending);
+  void count_classes(const LoadedBatch& batch, bool computed);
   void enqueue_gradient(bool stop);
   void enqueue_local(bool stop);
   void enqueue_claimed(bool stop);
@@ -167,6 +174,7 @@ class Rig {
   ScheduleConfig schedule_;
   std::int64_t unit_;  ///< samples of a usual micro-batch
   std::unique_ptr<Emulation> emulation_;
+  std::unique_ptr<Coverage> coverage_;
   std::unique_ptr<Planner> planner_;
   Tracer* tracer_;
   std::unique_ptr<CommThread> comm_;

@@ -37,6 +37,7 @@ Rig::Pending& Rig::new_pending() {
   check(begun_ - ended_ < 2, "complete() a round before enqueueing a third");
   Pending& pending = pending_[static_cast<std::size_t>(++begun_ % std::ssize(pending_))];
   pending = {};
+  if (coverage_) coverage_->begin_round();
   return pending;
 }
 
@@ -44,9 +45,15 @@ LoadedBatch Rig::take(std::int64_t step, Pending& pending) {
   for (;;) {  // what earlier rounds did not use is still in the queue
     const LoadedBatch batch = prefetch_->take(pending.input_wait_ns);
     check(batch.step <= step, "the loader is at another step");
+    count_classes(batch, batch.step == step);
     if (batch.step == step) return batch;
     prefetch_->release(batch.slot, Event());
   }
+}
+
+void Rig::count_classes(const LoadedBatch& batch, bool computed) {
+  if (coverage_)
+    coverage_->count({batch.y.as<std::int32_t>(), static_cast<std::size_t>(batch.count)}, computed);
 }
 
 void Rig::run_unit(const LoadedBatch& batch, int unit, bool last, Pending& pending) {
@@ -91,10 +98,12 @@ void Rig::run_step(const Work& work, Pending& pending) {
     const LoadedBatch batch = take(work.step, pending);
     left -= batch.count;
     const bool last = left == 0 || (capped && foresees_end(work, pending, unit));
+    begin_timing(pending);
     run_unit(batch, unit, last || local_steps, pending);
     if (local_steps) engine_->end_step();
+    if (!last && !local_steps) engine_->accumulate();
+    end_timing(pending);
     if (last) break;
-    if (!local_steps) engine_->accumulate();
     if (capped) {
       compute_.record().wait();
       if (static_cast<double>(elapsed_ns(pending)) >= work.stop_after_s * 1e9) {
@@ -108,9 +117,20 @@ void Rig::run_step(const Work& work, Pending& pending) {
     prefetch_->release(take(work.step, pending).slot, Event());
     engine_->cut_short(false);
   }
+}
+
+// A micro-batch's time begins when its input is there: a rank that waits for its loader does not compute.
+void Rig::begin_timing(Pending& pending) {
   compute_.host([this, &pending] {
-    pending.compute_ns += now_ns() - pending.begin_ns -
-                          (executor_->gate_wait_ns() - pending.begin_wait_ns);
+    pending.unit_begin_ns = now_ns();
+    pending.unit_wait_ns = executor_->gate_wait_ns();
+  });
+}
+
+void Rig::end_timing(Pending& pending) {
+  compute_.host([this, &pending] {
+    pending.compute_ns += now_ns() - pending.unit_begin_ns -
+                          (executor_->gate_wait_ns() - pending.unit_wait_ns);
   });
 }
 
@@ -244,6 +264,7 @@ StepReport Rig::complete() {
   StepReport report;
   if (quorum_ != nullptr) {
     report.round = engine_->result(completed_.step + 1);
+    if (report.round.entries[static_cast<std::size_t>(rank_)].written_off != 0) coverage_->write_off();
     const std::lock_guard lock(closed_mutex_);
     report.after = closed_.front().after;
     report.lr = closed_.front().lr;

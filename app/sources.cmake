@@ -21,6 +21,7 @@ set_source_files_properties(app/versions.cc PROPERTIES
 
 add_library(sidestep_app STATIC
   app/bench_command.cc
+  app/coverage.cc
   app/eval_command.cc
   app/emulation.cc
   app/evaluate.cc

@@ -93,7 +93,19 @@ void Trainer::handle(const StepReport& report) {
   watch(report);
   if (is_eval_step(report.after)) eval = evaluate(report.after.step);
   recorder_->step(report, eval, *detector_);
+  review_classes(report);
   if (is_save_step(report.after)) save(report.after.step);
+}
+
+/// Whether some class gets less than its due; now and then, at the same rounds on all ranks. In the
+/// quorum family other collectives may run only where rounds rest.
+void Trainer::review_classes(const StepReport& report) {
+  if (rig_->coverage() == nullptr) return;
+  const bool rests = is_save_step(report.after) || is_eval_step(report.after);
+  const bool quorum = rig_->policy().family() == Family::quorum;
+  if (!rests && (quorum || report.after.step % settings_.ranks_every != 0)) return;
+  const std::string starved = rig_->coverage()->review(rig_->comm(), report.after.step);
+  if (leads() && !starved.empty()) log_warning(fmt::format("step {}: {}", report.after.step, starved));
 }
 
 /// What the round's times say of the ranks, and what the policy has decided by them.
@@ -219,7 +231,9 @@ Recorder::Ending Trainer::ending(const std::string& status) const {
           .test = last_eval_,
           .best = best_,
           .checkpoint = newest_checkpoint(),
-          .planned_bytes = planned_bytes()};
+          .planned_bytes = planned_bytes(),
+          .classes = rig_->coverage() != nullptr ? rig_->coverage()->totals()
+                                                 : std::vector<Coverage::Class>()};
 }
 
 void Trainer::end(const std::string& status) {

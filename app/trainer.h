@@ -59,6 +59,7 @@ class Trainer {
   void save(std::int64_t step);
   bool wants_to_stop() const;
   void watch(const StepReport& report);
+  void review_classes(const StepReport& report);
   void progress_at(std::int64_t step, Phase phase);
   /// Of the whole training; an estimate where rounds may leave samples out.
   std::int64_t total_steps() const;

@@ -44,7 +44,7 @@ struct PolicyConfig {
 
   std::int64_t quorum = 0;        ///< fresh arrivals that close a round; 0: half of the ranks
   std::int64_t backup = 1;        ///< backup: slowest ranks that are not waited for
-  double silence = 0.05;          ///< quiet time after an arrival before a round closes, in step times
+  double silence = 0.1;           ///< quiet time after an arrival before a round closes, in step times
   std::string late = "auto";      ///< "auto", "carry", "discard"
   std::int64_t max_age = 0;       ///< rounds; 0: the preset's
   double age_weight = 1;          ///< lambda: late work of age a counts lambda^a

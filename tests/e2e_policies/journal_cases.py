@@ -2,6 +2,7 @@
 """The journal of who took part in each round, and runs that repeat it."""
 import json
 import re
+import shutil
 
 import policy_case
 from policy_case import DELAYS, SAMPLES, STEADY, PolicyCase
@@ -15,7 +16,10 @@ class Journal(PolicyCase):
 
     def setUp(self):
         super().setUp()
-        self.train(*self.COMMON, *DELAYS, out="first")
+        made = self.class_folder / "first"
+        if not made.exists():
+            self.train(*self.COMMON, *DELAYS, out=made)
+        shutil.copytree(made, self.folder / "first")
         self.journal = self.folder / "first/journal.jsonl"
 
     def replay(self, *options, out="again", journal=None, **more):

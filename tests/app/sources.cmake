@@ -10,3 +10,10 @@ sidestep_test(NAME test_app LABEL unit
     app/resume_test.cc
     app/signals_test.cc
   LIBS sidestep_front fmt::fmt)
+
+sidestep_test(NAME test_rig LABEL unit
+  SOURCES
+    app/coverage_test.cc
+    app/planner_test.cc
+    comm/ranks.cc
+  LIBS sidestep_app)

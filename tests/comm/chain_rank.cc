@@ -92,8 +92,8 @@ void ChainRank::delay_reader(std::int64_t step, int layer) {
                    static_cast<std::uint64_t>(options_.max_reader_delay_us))));
 }
 
-void ChainRank::backward(std::int64_t step, std::int64_t samples) {
-  GradSink& engine_sink = engine_->sink(true);
+void ChainRank::backward(std::int64_t step, std::int64_t samples, bool last) {
+  GradSink& engine_sink = engine_->sink(last);
   Forgetful forgetful(engine_sink);
   GradSink& sink = options_.forget_last_reads ? forgetful : engine_sink;
   for (int l = kLayers - 1; l >= 0; --l) {
@@ -128,6 +128,20 @@ void ChainRank::train(std::int64_t step, std::int64_t first, std::int64_t sample
     engine_->add(scalar_view(loss_), scalar_view(weight_), scalar_view(correct_), samples, 0);
     backward(step, samples);
   }
+  engine_->finish();
+}
+
+void ChainRank::train_parts(std::int64_t step, const std::vector<std::int64_t>& firsts,
+                            std::int64_t part, bool foreseen) {
+  begin(step);
+  for (std::size_t k = 0; k < firsts.size(); ++k) {
+    const bool last = foreseen && k + 1 == firsts.size();
+    forward(firsts[k], part);
+    engine_->add(scalar_view(loss_), scalar_view(weight_), scalar_view(correct_), part, 0);
+    backward(step, part, last);
+    if (!last) engine_->accumulate();
+  }
+  if (!foreseen) engine_->cut_short(!firsts.empty());
   engine_->finish();
 }
 

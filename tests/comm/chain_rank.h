@@ -36,6 +36,10 @@ class ChainRank {
 
   /// Enqueues step `step` on samples first, first + 1, ...; none is allowed.
   void train(std::int64_t step, std::int64_t first, std::int64_t samples);
+  /// A step in micro-batches of `part` samples from each of `firsts` on; that the last one is the last
+  /// was foreseen, or not. The engine must know of micro-batches.
+  void train_parts(std::int64_t step, const std::vector<std::int64_t>& firsts, std::int64_t part,
+                   bool foreseen);
   /// Enqueues a step whose local gradient of each layer is written by `fill(layer, gradient)`.
   void train_by_hand(std::int64_t step, std::int64_t weight, std::function<void(int, float*)> fill,
                      double loss = 1);
@@ -51,7 +55,7 @@ class ChainRank {
  private:
   void begin(std::int64_t step);
   void forward(std::int64_t first, std::int64_t samples);
-  void backward(std::int64_t step, std::int64_t samples);
+  void backward(std::int64_t step, std::int64_t samples, bool last = true);
   void delay_reader(std::int64_t step, int layer);
   float* h(int layer) { return h_.data() + layer * kMaxSamples * kWidth; }
 

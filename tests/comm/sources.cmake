@@ -22,6 +22,7 @@ sidestep_test(NAME test_comm LABEL unit
     comm/round_engine_test.cc
     comm/round_journal_test.cc
     comm/self_stop_test.cc
+    comm/drop_round_test.cc
     comm/drop_tau_test.cc
     comm/policies_test.cc
     comm/selsync_vote_test.cc

@@ -270,7 +270,7 @@ void Detector::Impl::decide_exchange(std::int64_t step, double group_step) {
   }
   constexpr double kLonger = 1.2, kComputeShare = 0.05;
   const double bound =
-      std::max(kLonger * usual, usual + std::max(kComputeShare * group_step, options.least_s));
+      std::max(kLonger * usual, usual + std::max(kComputeShare * group_step, 2 * options.least_s));
   const bool up = now > bound;
   if (!up) {  // a slow link must not become the usual one
     if (baseline.size() < baseline.capacity())

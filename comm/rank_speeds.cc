@@ -56,7 +56,8 @@ double RankSpeeds::persistence(int rank) const {
     const double own = ring_[i][static_cast<std::size_t>(rank)];
     if (own <= 0) continue;
     ++known;
-    if (own > kSlow * lower_median(ring_[i], scratch)) ++slow;
+    const double median = lower_median(ring_[i], scratch);
+    if (own > kSlow * median && own - median > kLeast) ++slow;
   }
   return known > 0 ? static_cast<double>(slow) / static_cast<double>(known) : 0;
 }

@@ -24,7 +24,7 @@ class RankSpeeds {
   /// Median over the faster half of the ranks of unit_s().
   double clean_unit_s() const;
   /// Share of the last kWindow rounds (or all so far) in which the rank's micro-batch took more than
-  /// `factor` times the median of its round's.
+  /// 1.1 times the median of its round's.
   static constexpr std::size_t kWindow = 64;
   double persistence(int rank) const;
   /// Unit times of the last rounds, oldest first: rounds() x ranks, at most kWindow rounds; 0: none.
@@ -36,6 +36,7 @@ class RankSpeeds {
 
  private:
   static constexpr double kSlow = 1.1, kSmoothing = 0.1;
+  static constexpr double kLeast = 1e-4;  ///< seconds: less is noise of the machine
   std::int64_t rounds_ = 0;
   std::vector<double> unit_s_;
   double step_s_ = 0;

@@ -10,6 +10,7 @@ set_target_properties(sidestep PROPERTIES
 install(TARGETS sidestep RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 install(PROGRAMS jobs/run.sh jobs/bench.sh jobs/bench_table.py jobs/torch_baseline.py
+  jobs/straggler_suite.sh jobs/straggler_suite.py jobs/straggler_table.py
   DESTINATION ${CMAKE_INSTALL_DATADIR}/sidestep/jobs)
 install(FILES jobs/env.sh DESTINATION ${CMAKE_INSTALL_DATADIR}/sidestep/jobs)
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})

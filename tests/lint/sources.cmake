@@ -15,11 +15,13 @@ foreach(lint layers size words)
 endforeach()
 add_test(NAME lint.report
   COMMAND ${SIDESTEP_PYTHON} ${CMAKE_SOURCE_DIR}/tests/lint/report_test.py ${CMAKE_SOURCE_DIR})
+add_test(NAME lint.suite_table
+  COMMAND ${SIDESTEP_PYTHON} ${CMAKE_SOURCE_DIR}/tests/lint/suite_table_test.py ${CMAKE_SOURCE_DIR})
 add_test(NAME lint.shell COMMAND ${CMAKE_SOURCE_DIR}/tests/lint/shell_test.sh ${CMAKE_SOURCE_DIR})
 add_test(NAME jobs.deps COMMAND ${CMAKE_SOURCE_DIR}/tests/lint/deps_test.sh ${CMAKE_SOURCE_DIR})
 add_test(NAME lint.readme COMMAND ${SIDESTEP_PYTHON} ${CMAKE_SOURCE_DIR}/tests/lint/readme_test.py
   ${CMAKE_SOURCE_DIR} $<TARGET_FILE:sidestep>)
-set_tests_properties(jobs.deps lint.report lint.shell lint.readme PROPERTIES LABELS unit TIMEOUT 60
+set_tests_properties(jobs.deps lint.report lint.suite_table lint.shell lint.readme PROPERTIES LABELS unit TIMEOUT 60
   SKIP_RETURN_CODE 77)
 
 set(e2e ${CMAKE_SOURCE_DIR}/tests/e2e)

@@ -233,13 +233,4 @@ void Executor::backward(Stream& stream, std::int64_t batch, GradSink& sink, std:
   }
 }
 
-void Executor::idle_backward(Stream& stream, GradSink& sink) {
-  fill_zero(stream, params_->grads());
-  const Event event = stream.record();
-  for (const ParamId param : params_->order()) {
-    sink.last_read(param, event);
-    sink.grad_ready(param, event);
-  }
-}
-
 }  // namespace sidestep

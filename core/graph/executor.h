@@ -75,8 +75,6 @@ class Executor {
   void forward(Stream& stream, std::int64_t batch, const ParamGate* gate, std::int64_t step);
   /// Enqueues backward after forward of the same batch size and reports to the sink.
   void backward(Stream& stream, std::int64_t batch, GradSink& sink, std::int64_t step);
-  /// A step without samples: zeroes all gradients and reports to the sink.
-  void idle_backward(Stream& stream, GradSink& sink);
 
   /// Nanoseconds that forward passes have waited for weights so far: exposed exchange and update.
   std::int64_t gate_wait_ns() const { return gate_wait_ns_.load(); }

@@ -124,20 +124,6 @@ TEST(Executor, ForwardWaitsOnlyForTheParametersItReads) {
   EXPECT_EQ(order, (std::vector<std::string>{"fc1", "act", "fc2", "loss"}));
 }
 
-TEST(Executor, AStepWithoutSamplesZeroesTheGradients) {
-  Executor executor(build, {.device = {}, .batches = {2}});
-  executor.params().initialize(3);
-  fill_inputs(executor, 2, 0);
-  Stream stream = Stream::create({}, "compute");
-  Recorder first, idle;
-  executor.forward(stream, 2, nullptr, 0);
-  executor.backward(stream, 2, first, 0);
-  executor.idle_backward(stream, idle);
-  stream.synchronize();
-  EXPECT_EQ(idle.ready, first.ready);
-  for (const float g : grads_of(executor)) EXPECT_EQ(g, 0.0f);
-}
-
 TEST(Executor, EvaluationSharesParametersAndHasNoBackward) {
   Executor training(build, {.device = {}, .batches = {4}});
   training.params().initialize(3);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "comm/self_stop.h"
@@ -24,6 +25,7 @@ Emulation::Emulation(const Settings& settings, int rank, int ranks, std::int64_t
       units_(units),
       emulated_ns_(static_cast<std::int64_t>(settings.emulate_step * 1e6)),
       link_ns_per_byte_(settings.emulate_link > 0 ? 8e3 / settings.emulate_link : 0),
+      round_steps_(settings.policy == "window" ? static_cast<int>(std::ceil(settings.window)) : 1),
       clean_step_ns_(emulated_ns_) {}
 
 void Emulation::begin_unit(Stream& compute) {
@@ -36,6 +38,10 @@ void Emulation::pad(Stream& compute, std::int64_t step, int unit, const LoadedBa
   if (!active()) return;
   const std::int64_t clean = clean_step_ns();
   if (clean == 0) return;
+  if (round_steps_ > 1) {
+    step = (step - 1) * round_steps_ + unit + 1;
+    unit = 0;
+  }
   double factor = 1;
   if (injector_.by_content())
     factor = injector_.content(batch.ids, {batch.y.as<std::int32_t>(),
@@ -65,7 +71,8 @@ void Emulation::delay_loader(std::int64_t step) const {
 }
 
 void Emulation::delay_transfer(std::size_t bytes, std::int64_t step) const {
-  const double factor = injector_.active() ? injector_.comm_factor(rank_, step) : 1;
+  const bool known = rounds_.load() >= kCalibrated;  // then the detector has seen the usual link
+  const double factor = injector_.active() && known ? injector_.comm_factor(rank_, step) : 1;
   if (link_ns_per_byte_ == 0 && factor <= 1) return;
   const bool emulated = link_ns_per_byte_ > 0;
   const double per_byte = emulated ? link_ns_per_byte_ : 8e3 / kDefaultLink;
@@ -74,6 +81,7 @@ void Emulation::delay_transfer(std::size_t bytes, std::int64_t step) const {
 }
 
 void Emulation::observe(std::span<const RankEntry> entries) {
+  ++rounds_;
   if (!active() || clean_step_ns() > 0) return;
   if (measured_.capacity() == 0) measured_.reserve(entries.size() * kCalibrated);
   if (++observed_ > 3)  // the first steps warm caches up

@@ -30,13 +30,16 @@ class Emulation {
   void before_step(std::int64_t step);
   /// Loader thread, before a step's first micro-batch.
   void delay_loader(std::int64_t step) const;
-  /// Comm thread, before a collective starts.
+  /// Comm thread, before a collective starts. Links are slow on purpose only after the first rounds, from
+  /// which the detector learns the usual time of a transfer.
   void delay_transfer(std::size_t bytes, std::int64_t step) const;
   /// The clean step time, where it is not emulated, is the median compute time of the first steps over
   /// all ranks; no delay acts before it is known.
   void observe(std::span<const RankEntry> entries);
   /// Nanoseconds; 0 while not known.
   std::int64_t clean_step_ns() const { return clean_step_ns_.load(); }
+  /// Steps of a usual round, each with delays of its own. Under window every micro-batch is a step.
+  int round_steps() const { return round_steps_; }
   const Injector& injector() const { return injector_; }
 
  private:
@@ -47,10 +50,12 @@ class Emulation {
   int units_;
   std::int64_t emulated_ns_;
   double link_ns_per_byte_;
+  int round_steps_;
   std::atomic<std::int64_t> clean_step_ns_{0};
   std::int64_t unit_begin_ns_ = 0;  ///< the compute stream's
   std::vector<std::int64_t> measured_;
   int observed_ = 0;
+  std::atomic<std::int64_t> rounds_{0};  ///< completed by this process
   std::int64_t last_step_ = 0;  ///< that before_step() was called for; 0: none
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "app/host_view.h"
 #include "app/versions.h"
@@ -64,6 +65,15 @@ void Recorder::say(const std::string& line) {
   if (metrics_) progress_.say(line);
 }
 
+/// Ranks, ascending, that were delayed on purpose in any step of a round.
+std::vector<int> Recorder::delayed_ranks(std::int64_t round) const {
+  std::set<int> ranks;
+  if (config_.injector == nullptr) return {};
+  for (std::int64_t step = (round - 1) * config_.round_steps + 1; step <= round * config_.round_steps; ++step)
+    for (const int rank : config_.injector->delayed_ranks(step)) ranks.insert(rank);
+  return {ranks.begin(), ranks.end()};
+}
+
 void Recorder::write_metrics(const StepReport& r, const std::optional<EvalResult>& eval) {
   const RoundResult& round = r.round;
   StepMetrics line;
@@ -87,8 +97,7 @@ void Recorder::write_metrics(const StepReport& r, const std::optional<EvalResult
   line.flushed = round.flushed;
   line.rank_samples = rank_samples_;
   line.ages = std::span(ages_).first(last_age());
-  std::vector<int> delayed;
-  if (config_.injector != nullptr) delayed = config_.injector->delayed_ranks(line.step);
+  const std::vector<int> delayed = delayed_ranks(line.step);
   line.delayed = delayed;
   if (eval) {
     line.eval_loss = eval->loss;

@@ -30,6 +30,7 @@ class Recorder {
     bool resumed = false;
     Position start;
     const Injector* injector = nullptr;  ///< null: no delays on purpose
+    int round_steps = 1;                 ///< injector: steps of a round
   };
   explicit Recorder(const Config& config);
 
@@ -68,6 +69,7 @@ class Recorder {
   void write_intervals(std::int64_t last_step, const Detector& detector);
   void count_participation(const RoundResult& round);
   std::size_t last_age() const;  ///< ages of the last round that occurred
+  std::vector<int> delayed_ranks(std::int64_t round) const;
   void write_metrics(const StepReport& report, const std::optional<EvalResult>& eval);
 
   Config config_;

@@ -44,7 +44,8 @@ int Trainer::run() {
                                                           .total_steps = total_steps(),
                                                           .resumed = !resumed_file_.empty(),
                                                           .start = start_,
-                                                          .injector = injector()});
+                                                          .injector = injector(),
+                                                          .round_steps = rig_->emulation().round_steps()});
   if (leads() && rig_->policy().family() == Family::quorum) {
     const std::lock_guard lock(journal_mutex_);
     journal_.emplace(folder_->journal(),

@@ -283,7 +283,7 @@ void QuorumAgent::launch(const Close& close) {
   slot.ready_ns = fresh ? ready_ns_ : now_ns();
   slot.header.clear();
   RankEntry& own = slot.header.entry(rank_);
-  own = times_;
+  own = std::exchange(times_, {});  // once: the rank may miss rounds before it begins another
   own.begun = begun ? 1 : 0;
   slot.header.header().stop_requests = stop_ ? 1 : 0;
   check(!fresh || (begun && work_.state == State::announced && !work_.missed),

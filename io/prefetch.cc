@@ -99,8 +99,12 @@ struct Prefetcher::Impl {
     const int number = free.pop();
     Slot& slot = slots[static_cast<std::size_t>(number)];
     // Polled, so that the end of the program does not hang on work that never completes. Whether
-    // that work failed is the business of those who enqueued it.
-    while (!slot.used.done() && !stop) changed.wait_for(lock, std::chrono::microseconds(100));
+    // that work failed is the business of those who enqueued it. A long wait is polled less often.
+    std::chrono::microseconds pause{100};
+    while (!slot.used.done() && !stop) {
+      changed.wait_for(lock, pause);
+      pause = std::min(pause + pause / 8, std::chrono::microseconds(1000));
+    }
     slot.used = Event();
     slot.begun_ns = now_ns();
     return stop ? -1 : number;

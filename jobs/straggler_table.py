@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of the straggler suite from the cells in a folder: table.md and table.json.
+"""The table of the straggler suite from the cells in DIR/results: DIR/table.md and DIR/table.json.
 
 usage: straggler_table.py DIR
 """
@@ -24,6 +24,12 @@ def markdown(head, rows):
     return lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
 
 
+def cores_of(cells):
+    """The most that a cell used, and how many used too much."""
+    invalid = sum(not c["valid"] for c in cells)
+    return f"{max(c['cores'] for c in cells):.2f}" + (f", {invalid} invalid" if invalid else "")
+
+
 def throughput_matrix(cells, ranks):
     cells = {(c["scenario"], c["policy"]): c for c in cells if c["ranks"] == ranks}
     policies = list(dict.fromkeys(policy for _, policy in cells))
@@ -45,7 +51,7 @@ def throughput_details(cells):
         rows.append([c["ranks"], c["scenario"], c["policy"], f"{c['percent']:.1f}", f"{late:.1f}",
                      f"{mean_age(c['ages']):.2f}", c["written_off"], f"{c['participation']:.3f}",
                      optional(c["detection_delay"], ".0f"), optional(c["precision"], ".2f"),
-                     f"{c['bytes'] / 1e6:.0f}", f"{c['cores']:.2f}" + ("" if c["valid"] else " invalid")])
+                     f"{c['bytes'] / 1e6:.0f}", cores_of([c])])
     head = ["ranks", "scenario", "policy", "% of ideal", "late %", "mean age", "written off", "participation",
             "detected after steps", "precision", "MB a rank", "cores used"]
     return markdown(head, rows) + [""]
@@ -67,9 +73,9 @@ def accuracy_rows(cells):
             row += [f"{100 * (accuracy - base):+.2f}",
                     f"{statistics.median(times):.0f}" if times else "not reached",
                     f"{statistics.median(times) / statistics.median(base_times):.2f}" if times and base_times else "-"]
-        rows.append(row + ["-"] * (8 - len(row)))
+        rows.append(row + ["-"] * (8 - len(row)) + [cores_of(runs)])
     return markdown(["ranks", "scenario", "policy", "seeds", "test accuracy %", "against bsp, points",
-                     "seconds to target", "of bsp's time"], rows) + [""]
+                     "seconds to target", "of bsp's time", "cores used"], rows) + [""]
 
 
 def time_to(cell, target):
@@ -84,13 +90,16 @@ def time_to(cell, target):
 def overhead_rows(cells):
     groups = {}
     for c in cells:
-        groups.setdefault((c["ranks"], c["policy"]), []).append(c["ratio"])
+        groups.setdefault((c["ranks"], c["policy"]), []).append(c)
     rows = []
-    for (ranks, policy), ratios in sorted(groups.items()):
+    for (ranks, policy), pairs in sorted(groups.items()):
+        ratios = [c["ratio"] for c in pairs]
         low, high = median_interval(ratios)
         verdict = "within 2 %" if low >= 0.98 else "slower" if high < 0.98 else "not resolved"
-        rows.append([ranks, policy, len(ratios), f"{statistics.median(ratios):.3f}", f"{low:.3f} to {high:.3f}", verdict])
-    return markdown(["ranks", "policy", "pairs", "speed over bsp", "95 % interval", "S0: at most 2 % slower"], rows) + [""]
+        rows.append([ranks, policy, len(ratios), f"{statistics.median(ratios):.3f}", f"{low:.3f} to {high:.3f}", verdict,
+                     cores_of(pairs)])
+    return markdown(["ranks", "policy", "pairs", "speed over bsp", "95 % interval", "S0: at most 2 % slower",
+                     "cores used"], rows) + [""]
 
 
 def median_interval(values):
@@ -108,9 +117,9 @@ def median_interval(values):
 
 
 def write_tables(folder):
-    cells = [json.loads(path.read_text()) for path in sorted(folder.glob("*-*.json"))]
+    cells = [json.loads(path.read_text()) for path in sorted((folder / "results").glob("*.json"))]
     if not cells:
-        sys.exit(f"{folder}: no cells")
+        sys.exit(f"{folder / 'results'}: no cells")
     kinds = {kind: [c for c in cells if c["kind"] == kind] for kind in ("throughput", "accuracy", "overhead")}
     text = [f"# Straggler suite: emulated compute, {time.strftime('%Y-%m-%d')}", "",
             "LeNet-5 on Fashion-MNIST, global batch 128; steps are made to last by sleeping, delays are injected. A cell "

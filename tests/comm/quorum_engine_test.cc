@@ -263,6 +263,17 @@ TEST(Quorum, MajorityWaitsForItsInitiatorOnly) {
     EXPECT_TRUE(entries[2].begun != 0 || entries[2].late_round > 0);
 }
 
+// Else a rank that misses rounds would seem to compute in each of them.
+TEST(Quorum, TimesOfAStepAreReportedOnce) {
+  const Records records = run_quorum(4, quorum_of(1, true, true), 100);
+  EXPECT_GT(late_rounds(records[0]), 0);
+  for (std::size_t r = 0; r < records.size(); ++r) {
+    std::int64_t reported = 0;
+    for (const auto& entries : records[0].entries) reported += entries[r].compute_units;
+    EXPECT_EQ(reported, std::ssize(records[r].claimed)) << "rank " << r;
+  }
+}
+
 TEST(Quorum, OneRankAlone) {
   const QuorumSettings settings = quorum_of(1, true, true);
   const Records bsp = run_quorum(1, settings, 0, /*bsp=*/true);

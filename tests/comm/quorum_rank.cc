@@ -127,6 +127,7 @@ void QuorumRank::work(Engine& engine, std::int64_t round) {
   start.step = start.update_number = round;
   start.lr = settings_.lr;
   start.stop = settings_.stop && settings_.stop(rank_, round);
+  start.own.compute_units = 1;
   engine.begin(start);
   const std::int64_t half = settings_.micro_batches ? samples / 2 : 0;
   if (samples == 0) {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests jobs/straggler_table.py on made-up cells. usage: suite_table_test.py ROOT"""
+"""Tests jobs/straggler_table.py and the figures of straggler_suite.py on made-up cells. usage: suite_table_test.py ROOT"""
 import json
 import subprocess
 import sys
@@ -10,6 +10,7 @@ from pathlib import Path
 ROOT = Path(sys.argv.pop(1)).resolve()
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "jobs"))
+import straggler_suite as suite  # noqa: E402
 import straggler_table as table  # noqa: E402
 
 
@@ -27,8 +28,9 @@ def accuracy(policy, seed, value, curve):
 class Table(unittest.TestCase):
     def written(self, cells):
         with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "results").mkdir()
             for i, cell in enumerate(cells):
-                (Path(folder) / f"cell-{i}.json").write_text(json.dumps(cell))
+                (Path(folder) / f"results/cell-{i}.json").write_text(json.dumps(cell))
             done = subprocess.run([sys.executable, ROOT / "jobs/straggler_table.py", folder], capture_output=True,
                                   text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stderr)
@@ -45,7 +47,7 @@ class Table(unittest.TestCase):
         bsp = [accuracy("bsp", s, 0.85, [[10, 0.80], [20, 0.846], [30, 0.85]]) for s in (1, 2, 3)]
         fast = [accuracy("quorum", s, 0.848, [[5, 0.846], [10, 0.84], [15, 0.848]]) for s in (1, 2, 3)]
         text = self.written(bsp + fast)
-        self.assertIn("| 8 | S1 | quorum | 3 | 84.80 | -0.20 | 15 | 0.75 |", text)
+        self.assertIn("| 8 | S1 | quorum | 3 | 84.80 | -0.20 | 15 | 0.75 | 0.50 |", text)
 
     def test_a_target_must_be_held(self):
         self.assertIsNone(table.time_to({"curve": [[1, 0.9], [2, 0.1]]}, 0.8))
@@ -57,8 +59,8 @@ class Table(unittest.TestCase):
 
     def test_overhead_is_judged_by_its_interval(self):
         def verdict(ratios):
-            cells = [{"ranks": 8, "policy": "quorum", "ratio": ratio} for ratio in ratios]
-            return table.overhead_rows(cells)[2].split("|")[-2].strip()
+            cells = [{"ranks": 8, "policy": "quorum", "ratio": ratio, "cores": 0.5, "valid": True} for ratio in ratios]
+            return table.overhead_rows(cells)[2].split("|")[-3].strip()
         self.assertEqual(verdict([1.0] * 9), "within 2 %")
         self.assertEqual(verdict([0.9] * 9), "slower")
         self.assertEqual(verdict([0.9] * 4 + [1.0] * 5), "not resolved")
@@ -68,6 +70,37 @@ class Table(unittest.TestCase):
             done = subprocess.run([sys.executable, ROOT / "jobs/straggler_table.py", folder], capture_output=True,
                                   text=True, check=False)
         self.assertNotEqual(done.returncode, 0)
+
+
+def round_of(step, delayed=(), seconds=0.2):
+    return {"step": step, "samples": 100, "late_samples": 20, "seconds": seconds, "delayed": list(delayed)}
+
+
+def interval(rank, last, state="calm", compute=0.8):
+    return {"first_step": last - 7, "last_step": last, "rank": rank, "samples": 480, "compute_seconds": compute, "state": state}
+
+
+class Suite(unittest.TestCase):
+    def test_share_of_ideal_is_that_of_the_second_half(self):
+        rounds = [round_of(s, seconds=9) for s in range(1, 9)] + [round_of(s) for s in range(9, 17)]
+        ranks = [interval(r, last, compute=9 if last == 8 else 0.8) for r in (0, 1) for last in (8, 16)]
+        self.assertEqual([round(x) for x in suite.throughput(rounds, ranks)], [600, 1200])
+
+    def test_detection_counts_from_the_first_delay(self):
+        rounds = [round_of(s, [1] if 21 <= s <= 90 else []) for s in range(1, 101)]
+        ranks = [interval(1, last, "slow" if last >= 72 else "calm") for last in range(8, 101, 8)]
+        log = ["warning: rank 1 on a is slow since step 25: 9 ms", "warning: rank 0 on a is slow since step 30: 9 ms",
+               "warning: rank 2 on a is unsteady since step 3"]
+        self.assertEqual(suite.detection(rounds, ranks, log), (51, 0.5))
+        self.assertEqual(suite.detection(rounds, ranks, []), (None, None))
+
+    def test_a_cell_with_other_settings_is_run_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "cell.json"
+            self.assertFalse(suite.finished(path, {"steps": 72}))
+            path.write_text(json.dumps({"steps": 72, "percent": 90}))
+            self.assertTrue(suite.finished(path, {"steps": 72}))
+            self.assertFalse(suite.finished(path, {"steps": 300}))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ RoundResult result_of(const Round& round, std::span<const RankEntry> entries) {
           .index_digest = std::bit_cast<std::uint64_t>(h.index_digest),
           .loss_sum = *round.loss,
           .flushed = h.flushed,
-          .grad_norm = round.grad_norm,
+          .grad_norm = {},
           .entries = entries};
 }
 

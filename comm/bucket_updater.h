@@ -34,7 +34,8 @@ struct Round {
   Event updated;             ///< the whole update is done
 };
 
-/// What a round came to, once it is updated; `entries` as exchanged with its header.
+/// What a round came to, once its header and loss are in; `entries` as exchanged with the header. The
+/// gradient's norm, which the update finds, is left open.
 RoundResult result_of(const Round& round, std::span<const RankEntry> entries);
 
 class BucketUpdater {

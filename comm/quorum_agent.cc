@@ -180,7 +180,6 @@ void QuorumAgent::keep(const QuorumLane::Slot& slot) {
   const std::span<const RankEntry> entries = slot.header.entries();
   kept.entries.assign(entries.begin(), entries.end());
   kept.result = result_of(slot.round, kept.entries);
-  kept.result.grad_norm.reset();  // not known yet
   kept.result.bytes = lane_.bytes_exchanged();
   kept.flush = info_.flush;
   kept.directives = directives_;

@@ -191,8 +191,10 @@ Event RoundEngine::finish() {
   check(s.open && s.header_launched, "a round was finished without its last micro-batch");
   Impl::Slot& slot = s.current();
   s.compute.host([&slot] { slot.ready_ns = now_ns(); });
-  s.reducer.flush(s.compute.record());
+  const Event ready = s.compute.record();
+  s.reducer.flush(ready);
   s.updater.enqueue(slot.round, s.reduced, s.reducer.last_reads(), s.updated);
+  s.update.wait(ready);  // ready_ns is written; buckets may all have been in before
   s.update.host([&slot] { slot.done_ns = now_ns(); });
   slot.round.updated = s.all_updated = s.update.record();
   s.open = false;
@@ -207,6 +209,7 @@ RoundResult RoundEngine::result(std::int64_t step) {
     slot.round.updated.wait();
     s.exchange_ns = slot.done_ns - slot.ready_ns;
     RoundResult result = result_of(slot.round, slot.header.entries());
+    result.grad_norm = slot.round.grad_norm;
     result.bytes = static_cast<std::int64_t>(s.store.grads().bytes());
     return result;
   }

@@ -40,12 +40,23 @@ struct Collective {
   Bytes result;
 };
 
+/// Integers modulo 2^n, as MPI adds them in practice: digests are sums.
+template <class T>
+T wrapping_sum(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<U>(a) + static_cast<U>(b));
+  } else {
+    return a + b;
+  }
+}
+
 template <class T>
 void reduce_into(std::byte* to, const std::byte* from, std::int64_t n, Reduce op) {
   T* a = reinterpret_cast<T*>(to);
   const T* b = reinterpret_cast<const T*>(from);
   for (std::int64_t i = 0; i < n; ++i) {
-    if (op == Reduce::sum) a[i] += b[i];
+    if (op == Reduce::sum) a[i] = wrapping_sum(a[i], b[i]);
     if (op == Reduce::max) a[i] = b[i] > a[i] ? b[i] : a[i];
     if (op == Reduce::min) a[i] = b[i] < a[i] ? b[i] : a[i];
   }

@@ -13,6 +13,8 @@ DETERMINISTIC = {
     "bmuf": ["--sync-every", 4], "slowmo": ["--sync-every", 4], "diloco": ["--sync-every", 7], "easgd": ["--sync-every", 4],
     "selsync": ["--sync-rate", "0.3"],
 }
+# Rounds of window in which a test's few do not come to the end of the run, however fast the machine.
+BRIEF = ["--window", 2]
 
 
 class ExactRestartOfPolicies(PolicyCase):
@@ -53,11 +55,15 @@ class Restart(PolicyCase):
     def stop_by_steps(self, policies):
         for policy in policies:
             common = ["--policy", policy, "--micro-batch", 4, "--epochs", EPOCHS, "--checkpoint-every", 5]
+            common += BRIEF * (policy == "window")
             # In the second epoch or a later one, away from its end.
             self.train(*common, *DELAYS, "--steps", 8 if policy == "window" else 18, out=policy)
             before = self.summary(policy)
             self.assertEqual((before["status"], before["step"]), ("done", 8 if policy == "window" else 18))
-            self.assertNotEqual(before["samples_seen"] % SAMPLES, 0, policy)
+            if policy == "window":  # its rounds hold what fits into their time, so they may end with the epoch
+                self.assertLess(before["samples_seen"], EPOCHS * SAMPLES)
+            else:
+                self.assertNotEqual(before["samples_seen"] % SAMPLES, 0, policy)
             result = self.resume("--steps", 0, *DELAYS, out=policy)
             self.assertTrue(result.lines(f"at step {before['step']} "), result)
             self.assert_each_sample_once(EPOCHS, out=policy, what=policy)
@@ -103,7 +109,7 @@ class Changes(PolicyCase):
         step = 8
         for before, policy in (("bsp", "quorum"), ("quorum", "easgd"), ("easgd", "drop"), ("drop", "window")):
             step += 2 if policy == "window" else 6
-            result = self.resume("--policy", policy, "--steps", step, *DELAYS)
+            result = self.resume("--policy", policy, "--steps", step, *BRIEF * (policy == "window"), *DELAYS)
             self.assertEqual(len(result.lines(f"the policy changes from {before} to {policy}")), 1, result)
             self.assertEqual(len(result.lines(f'--policy: checkpoint "{before}", now "{policy}"')), 1, result)
             self.assertEqual(self.summary()["step"], step)
@@ -115,7 +121,8 @@ class Changes(PolicyCase):
         """What a rank keeps of its own is of no use to others: it is left behind, which is told."""
         own = {"easgd": ("weights", "slot:momentum"), "selsync": ("slot:momentum",)}
         for policy in ("easgd", "selsync", "local", "quorum", "window"):
-            self.train("--policy", policy, "--steps", 6, "--epochs", EPOCHS, "--micro-batch", 4, *DELAYS, out=policy)
+            brief = BRIEF * (policy == "window")
+            self.train("--policy", policy, "--steps", 6, "--epochs", EPOCHS, "--micro-batch", 4, *brief, *DELAYS, out=policy)
             result = self.resume("--steps", 0, ranks=3, out=policy)
             self.assertEqual(len(result.lines("checkpoint is of 4 ranks, this job has 3")), 1, result)
             warnings = result.lines("the checkpoint is of another number of ranks")

@@ -25,7 +25,7 @@ class StallCase(PolicyCase):
     def assert_gone(self, pids):
         wait_for(lambda: not any(alive(pid) for pid in pids), "the end of all processes", timeout=GONE_WITHIN)
 
-    def assert_goes_on(self, policy, *words):
+    def assert_goes_on(self, policy, *words, must_tell=True):
         """The last checkpoint is whole; the next start says what happened and goes on from there."""
         files = self.checkpoints(policy)
         self.assertTrue(files)
@@ -34,9 +34,10 @@ class StallCase(PolicyCase):
         result = self.resume("--steps", step + 5, "--inject", "", "--emulate-step", 0, out=policy)
         self.assertTrue(result.lines(f"at step {step} "), result)
         told = result.lines("ended without a word")
-        self.assertEqual(len(told), 1 if words else 0, result)
-        for word in words:
-            self.assertRegex(told[0], word)
+        self.assertIn(len(told), (1,) if must_tell else (0, 1), result)
+        for line in told:
+            for word in words:
+                self.assertRegex(line, word)
 
 
 class Stopped(StallCase):
@@ -72,7 +73,8 @@ class Stopped(StallCase):
         if rank != 0:  # rank 0 tells; otherwise each of the others may
             self.assertEqual(len(errors), 1, result)
         self.assertTrue(all(cause.match(line) for line in errors), result)
-        self.assert_goes_on(policy)
+        # Launchers kill a stopped process soon after asking it to end: it may or may not have taken note.
+        self.assert_goes_on(policy, rf"without a word: rank {rank} on \S+ stopped in step 20 \(compute\); the others", must_tell=False)
 
     def test_S10_a_rank_that_is_lost(self):
         for policy in ("bsp", "quorum"):

@@ -25,7 +25,7 @@ fi
 
 missing=()
 for package in "${packages[@]}"; do
-  # shellcheck disable=SC2016  # dpkg's own placeholder
+  # shellcheck disable=SC2016  # a field that dpkg-query fills in
   state=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2> /dev/null || true)
   [[ $state == installed ]] || missing+=("$package")
 done
